@@ -1,0 +1,1 @@
+"""The commands: one file each, with a frozen dataclass of Options and a function run(options)."""

@@ -1,0 +1,44 @@
+"""`recombine list`: what there is to choose from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from recombine.commands.console import print_json
+from recombine.scene import World
+from recombine.worlds import WORLDS
+
+
+@dataclass(frozen=True)
+class Options:
+    """Show the worlds there are, with their factors and sizes.
+
+    Example: recombine list --json
+    """
+
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+
+def run(options: Options) -> None:
+    """Print every world."""
+    if options.json:
+        print_json({"worlds": [described(world) for world in WORLDS]})
+        return
+    table = Table("world", "image", "factors", title="Worlds", title_justify="left")
+    for world in WORLDS:
+        table.add_row(world.name, f"{world.size} px", factors_in_words(world, "\n"))
+    Console().print(table)
+
+
+def described(world: World) -> dict[str, Any]:
+    """Return what is said of a world in JSON."""
+    factors = {factor.name: list(factor.concepts) for factor in world.factors}
+    return {"name": world.name, "size": world.size, "factors": factors}
+
+
+def factors_in_words(world: World, between: str) -> str:
+    """Return the factors with their concepts: "shape (cube, sphere); colour (red, blue)"."""
+    return between.join(f"{factor.name} ({', '.join(factor.concepts)})" for factor in world.factors)

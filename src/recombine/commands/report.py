@@ -1,0 +1,108 @@
+"""`recombine report`: every number in README and docs comes from a record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from recombine.commands.console import print_json, say
+from recombine.commands.parse import UNSET
+from recombine.report.files import write_text
+from recombine.report.page import Section, Table, page
+from recombine.report.record import Record
+from recombine.report.table import duration, number, pasted, quoted
+
+
+@dataclass(frozen=True)
+class Options:
+    """Paste the numbers of records into the tables of README.md and docs/.
+
+    Example: recombine report --check
+    """
+
+    records: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RECORD")] = ()
+    """Records, or folders of them (default: results/)."""
+    root: Path = Path(".")
+    """The checkout whose pages are filled in."""
+    page: Annotated[Path | None, UNSET] = None
+    """Also write every record into this one HTML file."""
+    check: bool = False
+    """Write no table; exit with 1 when one would change."""
+    json: bool = False
+    """Print one JSON object and nothing else on standard output."""
+
+
+def run(options: Options) -> int:
+    """Fill in the tables, or with --check tell whether they are up to date."""
+    records = found_records(options.records or (options.root / "results",))
+    changed = changed_pages(options.root, records)
+    if not options.check:
+        for path, text in changed.items():
+            write_text(path, text)
+    if options.page is not None:
+        write_text(options.page, records_page(records))
+    announce(options, len(records), list(changed))
+    return 1 if options.check and changed else 0
+
+
+def found_records(places: tuple[Path, ...]) -> dict[str, Record]:
+    """Read the records at these places, by the name of their file."""
+    files: list[Path] = []
+    for place in places:
+        if not place.exists():
+            raise ValueError(f"{place} is not there; expected a record or a folder of records")
+        files += sorted(place.rglob("*.json")) if place.is_dir() else [place]
+    records: dict[str, Record] = {}
+    for file in files:
+        if file.stem in records:
+            raise ValueError(f"{file} is the second record named {file.stem}; names must differ")
+        records[file.stem] = Record.load(file)
+    return records
+
+
+def changed_pages(root: Path, records: Mapping[str, Record]) -> dict[Path, str]:
+    """Return the pages whose text is not what the records say, with the text they should have."""
+    changed = {}
+    for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
+        if not path.exists():
+            continue
+        text = path.read_text(encoding="utf-8")
+        try:
+            filled = pasted(text, records, path.parent.relative_to(root))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        if filled != text:
+            changed[path] = filled
+    return changed
+
+
+def records_page(records: Mapping[str, Record]) -> str:
+    """Return one page with a section per record."""
+    sections = [_section(name, record) for name, record in records.items()]
+    return page("recombine: records", "Every measurement, with its interval and n.", sections)
+
+
+def announce(options: Options, records: int, changed: list[Path]) -> None:
+    """Say which pages changed, or would."""
+    if options.json:
+        paths = [str(path) for path in changed]
+        print_json({"subject": "report", "records": records, "changed": paths})
+        return
+    verb = "is out of date: run recombine report" if options.check else "updated"
+    for path in changed:
+        say(f"{path} {verb}")
+    if not changed:
+        say(f"every table agrees with the {records} records")
+
+
+def _section(name: str, record: Record) -> Section:
+    rows = tuple(
+        (each, quoted(measured), "" if measured.paper is None else number(measured.paper))
+        + (measured.grade or "", measured.verdict or "")
+        for each, measured in record.measurements.items()
+    )
+    made = f"{name}, seed {record.seed}: {duration(record.seconds)} on {record.device}"
+    head = ("measurement", "number", "paper", "grade", "verdict")
+    return Section(record.question, made, record.command, table=Table(head, rows))

@@ -1,0 +1,151 @@
+"""Endless seeded streams of batches: pictures of a world we make, or of files on disk.
+
+Every scene has a number, and a batch is a stretch of numbers. So a stream has no state but the
+number of steps taken, and any process can make its own share without asking the others.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from recombine.draw import bits, whole
+from recombine.scene import Factor, Scenes, World
+
+# Neighbours stay neighbours with probability 1/2 in a round.
+_ROUNDS = 32
+
+
+@runtime_checkable
+class Files(Protocol):
+    """Pictures on disk with what is known of them, addressed by number; declared as a value.
+
+    Nothing is read before it is asked for. The repr names the data but not the folder, so that a
+    run can be resumed where the files lie elsewhere.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def factors(self) -> tuple[Factor, ...]: ...
+
+    @property
+    def size(self) -> int:
+        """Side of an image in pixels."""
+
+    @property
+    def length(self) -> int:
+        """How many pictures there are."""
+
+    def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:
+        """Return what is known of these pictures, on the device of the numbers."""
+
+    def image_of(self, number: Int[Tensor, " batch"]) -> Float[Tensor, "batch 3 height width"]:
+        """Return these pictures, sRGB in [0, 1], on the device of the numbers."""
+
+
+Source: TypeAlias = World | Files
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pictures, what they are of, and their scene numbers in the stream."""
+
+    image: Float[Tensor, "batch 3 height width"]
+    scenes: Scenes
+    index: Int[Tensor, " batch"]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass
+class Stream:
+    """Batches without end, made on `device`; process r of n takes every n-th scene."""
+
+    source: Source
+    batch: int
+    seed: int
+    device: torch.device | str = "cpu"
+    process: int = 0
+    processes: int = 1
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"a batch holds at least 1 scene; got {self.batch}")
+        if not 0 <= self.process < self.processes:
+            raise ValueError(f"process {self.process} is not one of {self.processes}, from 0 up")
+        if self.step < 0:
+            raise ValueError(f"a stream starts at step 0 or later; got {self.step}")
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        index = torch.arange(self.batch, device=self.device) * self.processes + self.process
+        made = batch_of(self.source, index + self.step * self._together, self.seed)
+        self.step += 1
+        return made
+
+    def state(self) -> dict[str, str | int]:
+        """Return where the stream stands, the same for every process, ready for JSON."""
+        return {**self._identity, "step": self.step}
+
+    def resumed(self, state: Mapping[str, object]) -> "Stream":
+        """Return this stream from where another one of the same scenes stood."""
+        for key, ours in self._identity.items():
+            if key not in state:
+                raise ValueError(f"the state of a stream has a {key}; got {sorted(state)}")
+            if state[key] != ours:
+                raise ValueError(f"the saved stream has {key} {state[key]}, this one {ours}")
+        step = state.get("step")
+        if not isinstance(step, int) or isinstance(step, bool):
+            raise ValueError(f"the step of a saved stream is a whole number; got {step!r}")
+        return replace(self, step=step)
+
+    @property
+    def _together(self) -> int:
+        """Scenes of one step over all processes."""
+        return self.batch * self.processes
+
+    @property
+    def _identity(self) -> dict[str, str | int]:
+        pictures = f" of {self.source.length} images" if isinstance(self.source, Files) else ""
+        return {
+            "source": f"{self.source!r}{pictures}",
+            "seed": self.seed,
+            "scenes_per_step": self._together,
+        }
+
+
+def batch_of(source: Source, index: Int[Tensor, " batch"], seed: int) -> Batch:
+    """Return the pictures of these scene numbers, on the device of the numbers."""
+    if isinstance(source, Files):
+        number = shuffled(index, seed, source.length)
+        return Batch(source.image_of(number), source.scenes_of(number), index)
+    scenes = source.scenes(index, seed)
+    return Batch(source.image(scenes), scenes, index)
+
+
+def shuffled(index: Int[Tensor, " batch"], seed: int, length: int) -> Int[Tensor, " batch"]:
+    """Return the file each scene number stands for: every file once, then all in a new order.
+
+    A swap-or-not shuffle (Hoang, Morris and Rogaway 2012): each round pairs the files, and a coin
+    per pair says whether the two change places. So any number can be looked up, nothing is stored.
+    """
+    if length < 1:
+        raise ValueError(f"a stream needs at least 1 file to draw from; got {length}")
+    epoch, number = index // length, index % length
+    rounds = torch.arange(_ROUNDS)
+    first = epoch * length
+    for each, key in zip(rounds, whole(seed, epoch, rounds, length).unbind(1), strict=True):
+        partner = (key - number) % length
+        # Both of a pair toss the coin of the later one, or two files could end in one place.
+        coin = bits(seed, first + torch.maximum(number, partner), _ROUNDS + each)
+        number = torch.where(coin < 0, partner, number)
+    return number

@@ -1,0 +1,1 @@
+"""Measurements: what is true of images, of a denoiser or of its samples."""

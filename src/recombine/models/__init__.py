@@ -1,0 +1,1 @@
+"""Models, one per file: exact laws, networks, and readers of images."""

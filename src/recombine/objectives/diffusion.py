@@ -1,0 +1,140 @@
+"""Denoising: guess the clean image at a random noise level."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from recombine.denoiser import (
+    Denoiser,
+    LinearBeta,
+    Reading,
+    check_answer,
+    noise,
+    per_image,
+    unit_noise,
+)
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Tell some images' models nothing, so that they also learn to do without.
+
+    `null` turns conditions into the ones that say nothing (`torch.zeros_like` for a grid). It has
+    no default: a null that also means something, like class 0, teaches the wrong thing.
+    """
+
+    null: Callable[[Tensor], Tensor]
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"the share of dropped conditions lies in [0, 1]; got {self.share}")
+
+    def __call__(
+        self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
+    ) -> Shaped[Tensor, " batch *told"]:
+        null = self.null(condition)
+        if null.shape != condition.shape or null.dtype != condition.dtype:
+            raise ValueError(
+                f"a null condition is like the condition, {condition.dtype} of the shape "
+                f"{tuple(condition.shape)}; got {null.dtype} of {tuple(null.shape)}"
+            )
+        draw = torch.rand(len(condition), generator=generator, device=generator.device)
+        dropped = (draw < self.share).to(condition.device)
+        return torch.where(dropped.reshape(-1, *[1] * (condition.dim() - 1)), null, condition)
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """Squared denoising error, weighted so that every noise level counts the same (EDM).
+
+    log sigma is normal (P_mean and P_std of Karras et al. 2022). sigma_data is the standard
+    deviation of the images: with it a network that knows only mean and variance has the loss 1.
+    """
+
+    log_sigma_mean: float = -0.8
+    log_sigma_std: float = 1.6
+    sigma_data: float = 0.5
+    dropout: Dropout | None = None
+
+    def __post_init__(self) -> None:
+        if not self.log_sigma_std >= 0:
+            raise ValueError(f"log_sigma_std is not negative; got {self.log_sigma_std}")
+        if not self.sigma_data > 0:
+            raise ValueError(f"sigma_data is positive; got {self.sigma_data}")
+
+    def __call__(
+        self,
+        denoiser: Denoiser,
+        image: Float[Tensor, " batch *image"],
+        condition: Shaped[Tensor, " batch *told"],
+        *,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]:
+        """Return the loss of one batch, each image at a noise level of its own."""
+        told = condition if self.dropout is None else self.dropout(condition, generator)
+        sigma = self.levels(image, generator)
+        _, denoised = _guess(denoiser, image, sigma, told, generator)
+        error = (denoised - image).square().flatten(1).mean(dim=1)
+        return (self.weight(sigma) * error).mean()
+
+    def levels(
+        self, image: Float[Tensor, " batch *image"], generator: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Draw a noise level for each image."""
+        normal = unit_noise(image.new_empty(len(image)), generator)
+        return (self.log_sigma_mean + self.log_sigma_std * normal).exp()
+
+    def weight(self, sigma: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+        """Return the inverse of the best error on normal images of variance sigma_data^2."""
+        return 1 / sigma**2 + 1 / self.sigma_data**2
+
+
+@dataclass(frozen=True)
+class StepDiffusion:
+    """Squared error of the noise (or the velocity) at a step of DDPM's schedule drawn uniformly.
+
+    `target` is `noise` or `velocity` of recombine.denoiser: what the network answers with is the
+    business of its wrapper, `Predicting`.
+    """
+
+    schedule: LinearBeta = LinearBeta()
+    target: Reading = noise
+    dropout: Dropout | None = None
+
+    def __call__(
+        self,
+        denoiser: Denoiser,
+        image: Float[Tensor, " batch *image"],
+        condition: Shaped[Tensor, " batch *told"],
+        *,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]:
+        """Return the loss of one batch, each image at a step of its own."""
+        told = condition if self.dropout is None else self.dropout(condition, generator)
+        sigma = self.levels(image, generator)
+        x, denoised = _guess(denoiser, image, sigma, told, generator)
+        error = self.target(denoised, x, sigma) - self.target(image, x, sigma)
+        return error.square().mean()
+
+    def levels(
+        self, image: Float[Tensor, " batch *image"], generator: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Draw a noise level for each image."""
+        step = torch.randint(
+            self.schedule.steps, (len(image),), generator=generator, device=generator.device
+        )
+        return self.schedule.levels(image)[step.to(image.device)]
+
+
+def _guess(
+    denoiser: Denoiser, image: Tensor, sigma: Tensor, told: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Add noise and have it removed; return the noisy and the denoised image."""
+    x = image + per_image(sigma, image) * unit_noise(image, generator)
+    denoised = denoiser(x, sigma, told)
+    check_answer(denoised, image)
+    return x, denoised

@@ -1,0 +1,155 @@
+"""Rays and what they meet, in plain tensor operations that every device rounds alike.
+
+A vector is a triple of tensors of one shape (batch, ray): each operation is one pass over memory.
+A ray is not normalized; distances along it are counted in its own length.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from recombine.render import stage as st
+
+Vector: TypeAlias = tuple[Tensor, Tensor, Tensor]
+Places: TypeAlias = tuple[Tensor, ...]
+"""Batch numbers and ray numbers of some of the rays."""
+
+NEVER = 1e9
+"""The distance at which a ray meets what it misses."""
+
+
+def vector(component: Callable[[int], Tensor]) -> Vector:
+    """Return the vector with these components."""
+    return component(0), component(1), component(2)
+
+
+def columns(rows: Float[Tensor, "batch column"], start: int) -> Vector:
+    """Return three neighbouring columns as vectors that every ray of a picture shares."""
+    return vector(lambda i: rows[:, start + i, None])
+
+
+def dot(a: Vector, b: Vector) -> Tensor:
+    """Return the inner product, rounded as it comes: nothing discrete may hang on it."""
+    return torch.addcmul(torch.addcmul(a[0] * b[0], a[1], b[1]), a[2], b[2])
+
+
+def unit(a: Vector) -> Vector:
+    """Return the vector scaled to length one."""
+    scale = 1 / torch.sqrt(dot(a, a) + 1e-20)
+    return vector(lambda i: a[i] * scale)
+
+
+def chosen(a: Vector, at: Places, shape: torch.Size) -> Vector:
+    """Return the vectors at some places, as a batch of single rays."""
+    return vector(lambda i: a[i].expand(shape)[at][:, None])
+
+
+def grid_rays(view: Float[Tensor, "batch column"], side: int) -> tuple[Vector, Vector]:
+    """Return the eye and one ray per cell of a square grid; a ray is as long as its depth is 1."""
+    # On the CPU, because CUDA divides by a number as if multiplying by its inverse.
+    across = ((2 * torch.arange(side, dtype=view.dtype) + 1) / side - 1).to(view.device)
+    u = across.expand(side, side).reshape(1, -1)
+    v = -across[:, None].expand(side, side).reshape(1, -1)
+    right, up, ahead = (columns(view, start) for start in (st.RIGHT, st.UP, st.FORWARD))
+    ray = vector(lambda i: (ahead[i] + u * right[i]) + v * up[i])
+    return columns(view, st.EYE), ray
+
+
+def span(
+    origin: Vector, ray: Vector, solid: Float[Tensor, "batch column"]
+) -> tuple[Float[Tensor, "batch ray"], Float[Tensor, "batch ray"]]:
+    """Return where each ray enters and leaves a solid; a ray that misses enters after it leaves."""
+    x, y, z = into_frame(vector(lambda i: origin[i] - columns(solid, st.CENTRE)[i]), solid)
+    dx, dy, dz = into_frame(ray, solid)
+    half = columns(solid, st.HALF)
+    radius, round_ = solid[:, st.RADIUS, None], solid[:, st.ROUND, None]
+    a = ((dx * dx + dy * dy) + round_ * (dz * dz)) + 1e-12
+    b = (x * dx + y * dy) + round_ * (z * dz)
+    c = ((x * x + y * y) + round_ * (z * z)) - radius * radius
+    inside = b * b - a * c
+    # Torch's float32 root is not rounded correctly on CPU; from float64 it is.
+    root = inside.clamp_min(1e-20).double().sqrt().to(inside.dtype)
+    enter = torch.where(inside < 0, NEVER, (-b - root) / a)
+    leave = (root - b) / a
+    for place, slope, reach in ((x, dx, half[0]), (y, dy, half[1]), (z, dz, half[2])):
+        per = 1 / torch.where(slope.abs() < 1e-9, 1e-9, slope)
+        middle, width = -place * per, reach * per.abs()
+        enter, leave = torch.maximum(enter, middle - width), torch.minimum(leave, middle + width)
+    return enter, leave
+
+
+def into_frame(a: Vector, solid: Float[Tensor, "batch column"]) -> Vector:
+    """Turn a vector into the frame of a solid, which stands upright."""
+    cosine, sine = solid[:, st.COSINE, None], solid[:, st.SINE, None]
+    return cosine * a[0] + sine * a[1], cosine * a[1] - sine * a[0], a[2]
+
+
+def nearest(
+    solids: Float[Tensor, "batch solid column"], origin: Vector, ray: Vector
+) -> tuple[Float[Tensor, "batch ray"], Int[Tensor, "batch ray"]]:
+    """Return how far each ray goes until it enters a solid, and which (-1: none)."""
+    shape = torch.broadcast_shapes(origin[0].shape, ray[0].shape, (len(solids), 1))
+    distance = ray[0].new_full(shape, NEVER)
+    which = torch.full(shape, -1, device=solids.device)
+    length = dot(ray, ray)
+    for number, solid in enumerate(solids.unbind(1)):
+        at = _close(*_gap(origin, solid), ray, length).nonzero(as_tuple=True)
+        enter, leave = span(chosen(origin, at, shape), chosen(ray, at, shape), solid[at[0]])
+        before = distance[at][:, None]
+        hit = (enter <= leave) & (enter > 0) & (enter < before)
+        distance[at] = torch.where(hit, enter, before)[:, 0]
+        which[at] = torch.where(hit[:, 0], number, which[at])
+    return distance, which
+
+
+@torch.no_grad()
+def blocked(
+    solids: Float[Tensor, "batch solid column"],
+    origin: Vector,
+    rays: Sequence[tuple[Vector, float]],
+) -> list[Tensor]:
+    """Say for each bundle of rays which of them meet a solid before `until` times their length."""
+    shape = torch.broadcast_shapes(origin[0].shape, (len(solids), 1))
+    lengths = [dot(ray, ray) for ray, _ in rays]
+    dark = [torch.zeros(shape, dtype=torch.bool, device=solids.device) for _ in rays]
+    for solid in solids.unbind(1):
+        gap, outside = _gap(origin, solid)
+        for (ray, until), length, shadow in zip(rays, lengths, dark, strict=True):
+            at = _close(gap, outside, ray, length).nonzero(as_tuple=True)
+            enter, leave = span(chosen(origin, at, shape), chosen(ray, at, shape), solid[at[0]])
+            shadow[at] |= ((enter <= leave) & (leave > 0) & (enter < until))[:, 0]
+    return dark
+
+
+def _gap(origin: Vector, solid: Float[Tensor, "batch column"]) -> tuple[Vector, Tensor]:
+    """Return the way to a solid's centre, and how far (squared) its reach ends short of here."""
+    centre, reach = columns(solid, st.CENTRE), solid[:, st.REACH, None]
+    gap = vector(lambda i: centre[i] - origin[i])
+    return gap, torch.where(reach > 0, dot(gap, gap) - reach * reach, NEVER)
+
+
+def _close(gap: Vector, outside: Tensor, ray: Vector, length: Tensor) -> Tensor:
+    """Say which rays come within a solid's reach, the only ones worth an exact test."""
+    along = dot(gap, ray)
+    return along * along > outside * length
+
+
+def surroundings(
+    view: Float[Tensor, "batch column"], origin: Vector, ray: Vector
+) -> tuple[Float[Tensor, "batch ray"], Int[Tensor, "batch ray"]]:
+    """Return how far each ray goes to the floor (0) or a wall across x (1) or y (2)."""
+    falls = ray[2] < 0
+    distance = torch.where(falls, -origin[2] / torch.where(falls, ray[2], -1.0), NEVER)
+    which = torch.zeros_like(distance, dtype=torch.int64)
+    room = view[:, st.ROOM, None]
+    if bool((room >= st.FAR).all()):
+        return distance, which
+    for axis in (0, 1):
+        slope = torch.where(ray[axis] == 0, 1e-9, ray[axis])
+        wall = (torch.where(slope > 0, room, -room) - origin[axis]) / slope
+        nearer = (wall < distance) & (room < st.FAR)
+        distance, which = torch.where(nearer, wall, distance), torch.where(nearer, axis + 1, which)
+    return distance, which

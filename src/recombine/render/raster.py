@@ -1,0 +1,230 @@
+"""Flat shapes on a plain backdrop: scenes to images, a whole batch at once.
+
+The area of a pixel that a disc or a polygon covers has a closed form. So edges are smooth without
+supersampling, a shape may be smaller than a pixel, and coverage has exact derivatives for place,
+size and rotation. Place runs right and down, from -extent to extent across the image, and later
+objects cover earlier ones.
+"""
+
+from math import pi
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from recombine.scene import SHAPES, Scenes
+
+CIRCLE, TRIANGLE, SQUARE = (SHAPES.index(name) for name in ("circle", "triangle", "square"))
+
+# Corners for size 1, clockwise on the screen. The triangle stands on its base and fills the same
+# square as the disc and the square do; the middle of its base makes it a polygon of four, too.
+_CORNERS = {
+    TRIANGLE: ((0.0, -1.0), (1.0, 1.0), (0.0, 1.0), (-1.0, 1.0)),
+    SQUARE: ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)),
+}
+
+
+def flat_scenes(
+    position: Float[Tensor, "batch 2"],
+    size: Float[Tensor, " batch"],
+    colour: Float[Tensor, "batch 3"],
+    shape: Int[Tensor, " batch"],
+    concepts: Int[Tensor, "batch factor"],
+    backdrop: Float[Tensor, "batch 3"],
+) -> Scenes:
+    """Return scenes of one flat object each; what only solid worlds need is left empty."""
+    batch = len(size)
+    return Scenes(
+        position=position[:, None],
+        size=size[:, None],
+        rotation=size.new_zeros(batch, 1),
+        colour=colour[:, None],
+        shape=shape[:, None],
+        material=torch.zeros_like(shape)[:, None],
+        concepts=concepts[:, None],
+        present=torch.ones_like(shape, dtype=torch.bool)[:, None],
+        backdrop=backdrop[:, None],
+        camera=size.new_zeros(batch, 3),
+        lamps=size.new_zeros(batch, 0, 3),
+    )
+
+
+def coverage(
+    scenes: Scenes, side: int, extent: float = 1.0
+) -> Float[Tensor, "batch object height width"]:
+    """Return the share of each pixel's area that lies in each object."""
+    kinds = _kinds(scenes)
+    centre, radius = _in_pixels(scenes, side, extent)
+    share = radius.new_zeros(*radius.shape, side, side)
+    if kinds & _CORNERS.keys():
+        share = _polygon_share(_corners(scenes, centre, radius), side)
+    if CIRCLE in kinds:
+        disc = (scenes.shape == CIRCLE)[..., None, None]
+        share = torch.where(disc, _disc_share(centre, radius, side), share)
+    return torch.where(scenes.present[..., None, None], share.clamp(0, 1), 0)
+
+
+def centres_inside(
+    scenes: Scenes, side: int, extent: float = 1.0
+) -> Bool[Tensor, "batch object height width"]:
+    """Return whether the centre of each pixel lies inside each object: edges with stairs."""
+    kinds = _kinds(scenes)
+    centre, radius = _in_pixels(scenes, side, extent)
+    column = torch.arange(side).to(radius) + 0.5
+    row = column[:, None]
+    inside = scenes.present.new_zeros(*radius.shape, side, side)
+    if kinds & _CORNERS.keys():
+        inside = _left_of_no_edge(_corners(scenes, centre, radius), column, row)
+    if CIRCLE in kinds:
+        (x, y), r = centre[..., None, None].unbind(2), radius[..., None, None]
+        near = (column - x) * (column - x) + (row - y) * (row - y) < r * r
+        inside = torch.where((scenes.shape == CIRCLE)[..., None, None], near, inside)
+    return inside & scenes.present[..., None, None]
+
+
+def blurred(
+    share: Float[Tensor, "batch object height width"], sigma: float
+) -> Float[Tensor, "batch object height width"]:
+    """Return coverage after a Gaussian blur of `sigma` pixels; at the border the image mirrors."""
+    if sigma < 0:
+        raise ValueError(f"a blur has a width of at least 0 pixels; got {sigma}")
+    if sigma == 0:
+        return share
+    reach = int(4 * sigma + 0.5)
+    offset = torch.arange(-reach, reach + 1).to(share)
+    weight = torch.exp(-0.5 * (offset / sigma) ** 2)
+    for axis in (-1, -2):
+        share = _mirrored(share, axis, reach).unfold(axis, 2 * reach + 1, 1)
+        share = (share * (weight / weight.sum())).sum(dim=-1)
+    return share
+
+
+def painted(
+    share: Float[Tensor, "batch object height width"], scenes: Scenes
+) -> Float[Tensor, "batch 3 height width"]:
+    """Lay the objects' colours over the backdrop, the first object at the bottom."""
+    # Zero coverage does not undo a colour that is not a number, so absent colours go first.
+    colours = torch.where(scenes.present[..., None], scenes.colour, 0)[..., None, None]
+    image = scenes.backdrop[:, 0, :, None, None].expand(-1, -1, *share.shape[2:])
+    for part, colour in zip(share[:, :, None].unbind(1), colours.unbind(1), strict=True):
+        image = part * colour + (1 - part) * image
+    return image.clamp(0, 1)
+
+
+def object_mask(
+    share: Float[Tensor, "batch object height width"],
+) -> Int[Tensor, "batch height width"]:
+    """Return 1 + the topmost object that covers at least half of a pixel; 0 is backdrop."""
+    number = torch.arange(1, share.shape[1] + 1, device=share.device)[:, None, None]
+    owned = torch.where(share >= 0.5, number, 0)
+    return torch.cat([torch.zeros_like(owned[:, :1]), owned], dim=1).amax(dim=1)
+
+
+def _kinds(scenes: Scenes) -> set[int]:
+    """Return the shapes that are present, once it is sure that all can be drawn."""
+    if scenes.position.shape[-1] != 2:
+        raise ValueError(f"a flat scene has 2 coordinates; got {scenes.position.shape[-1]}")
+    kinds = set(scenes.shape[scenes.present].unique().tolist())
+    for kind in kinds - {CIRCLE, *_CORNERS}:
+        name = SHAPES[kind] if 0 <= kind < len(SHAPES) else f"shape number {kind}"
+        raise ValueError(f"flat shapes are circle, triangle and square; got {name}")
+    wrong = scenes.size[scenes.present & ~(scenes.size > 0)]
+    if len(wrong):
+        raise ValueError(f"an object has a size above 0; got {wrong[0].item():g}")
+    return kinds
+
+
+def _in_pixels(
+    scenes: Scenes, side: int, extent: float
+) -> tuple[Float[Tensor, "batch object 2"], Float[Tensor, "batch object"]]:
+    """Return place and size in pixels, from the upper left corner; absent objects get any."""
+    position = torch.where(scenes.present[..., None], scenes.position, 0)
+    radius = torch.where(scenes.present, scenes.size, 1)
+    return (position / extent + 1) * (side / 2), radius / extent * (side / 2)
+
+
+def _corners(
+    scenes: Scenes,
+    centre: Float[Tensor, "batch object 2"],
+    radius: Float[Tensor, "batch object"],
+) -> Float[Tensor, "batch object 4 2"]:
+    """Return the corners of every object as if it were a polygon."""
+    triangle, square = (radius.new_tensor(_CORNERS[kind]) for kind in (TRIANGLE, SQUARE))
+    plain = torch.where((scenes.shape == TRIANGLE)[..., None, None], triangle, square)
+    angle = torch.where(scenes.present, scenes.rotation, 0).deg2rad()[..., None]
+    (x, y), cos, sin = plain.unbind(-1), angle.cos(), angle.sin()
+    turned = torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1)
+    return centre[..., None, :] + radius[..., None, None] * turned
+
+
+def _disc_share(
+    centre: Float[Tensor, "batch object 2"], radius: Float[Tensor, "batch object"], side: int
+) -> Float[Tensor, "batch object {side} {side}"]:
+    """Return coverage by discs: differences of areas that begin at the disc's centre."""
+    # The areas grow with the square of the radius while a pixel stays 1: that costs digits.
+    exact_centre, exact_radius = centre.double(), radius.double()[..., None]
+    line = torch.arange(side + 1).to(exact_centre)
+    x, y = ((line - exact_centre[..., axis, None]) / exact_radius for axis in (0, 1))
+    area = _area_from_centre(x[..., None, :], y[..., :, None]) * exact_radius[..., None] ** 2
+    return area.diff(dim=-1).diff(dim=-2).to(centre)
+
+
+def _area_from_centre(
+    x: Float[Tensor, "*batch 1 line"], y: Float[Tensor, "*batch line 1"]
+) -> Float[Tensor, "*batch line line"]:
+    """Integrate the unit disc from its centre to (x, y); odd in x and in y."""
+    below_one = 1 - 1e-12  # where the arc's slope is still finite
+    x, y = x.clamp(-below_one, below_one), y.clamp(-below_one, below_one)
+    strip_x, strip_y = ((z * (1 - z * z).sqrt() + z.asin()) / 2 for z in (x, y))
+    beyond = (strip_x.abs() + strip_y.abs() - pi / 4) * x.sign() * y.sign()
+    return torch.where(x * x + y * y <= 1, x * y, beyond)
+
+
+def _polygon_share(
+    corners: Float[Tensor, "batch object corner 2"], side: int
+) -> Float[Tensor, "batch object {side} {side}"]:
+    """Return coverage by polygons: per edge, the area between it and the pixel's left side."""
+    top = torch.arange(side).to(corners)
+    share = corners.new_zeros(*corners.shape[:2], side, side)
+    for start, end in zip(corners.unbind(2), corners.roll(-1, dims=2).unbind(2), strict=True):
+        (x, y), (to_x, to_y) = start[..., None].unbind(-2), end[..., None].unbind(-2)
+        level = to_y == y
+        rise = torch.where(level, 1, to_y - y)
+        first, last = (torch.maximum(torch.minimum(z, top + 1), top) for z in (y, to_y))
+        # A level edge bounds no area of its own, but its ends matter once it turns.
+        begun = torch.where(level, 0, (first - y) / rise).clamp(0, 1)
+        done = torch.where(level, 1, (last - y) / rise).clamp(0, 1)
+        left, right = ((x + part * (to_x - x))[..., None] - top for part in (begun, done))
+        share = share + (last - first)[..., None] * _mean_of_clamped(left, right)
+    return share
+
+
+def _mean_of_clamped(
+    start: Float[Tensor, "*batch"], end: Float[Tensor, "*batch"]
+) -> Float[Tensor, "*batch"]:
+    """Average clamp(z, 0, 1) for z running from start to end."""
+    low, high = start.clamp(0, 1), end.clamp(0, 1)
+    area = (high - low) * (high + low) / 2 + end.clamp(min=1) - start.clamp(min=1)
+    upright = (end - start).abs() < 1e-6
+    return torch.where(upright, (low + high) / 2, area / torch.where(upright, 1, end - start))
+
+
+def _left_of_no_edge(
+    corners: Float[Tensor, "batch object corner 2"],
+    column: Float[Tensor, " width"],
+    row: Float[Tensor, "height 1"],
+) -> Bool[Tensor, "batch object height width"]:
+    """Return whether a point is inside polygons whose corners run clockwise."""
+    x, y = corners[..., None, None].unbind(3)
+    to_x, to_y = corners.roll(-1, dims=2)[..., None, None].unbind(3)
+    turn = (to_x - x) * (row - y) - (to_y - y) * (column - x)
+    return (turn > 0).all(dim=2)
+
+
+def _mirrored(
+    share: Float[Tensor, "batch object height width"], axis: int, reach: int
+) -> Float[Tensor, "batch object tall wide"]:
+    """Extend an image on both ends of an axis by its mirror image, the border pixel included."""
+    length = share.shape[axis]
+    place = torch.arange(-reach, length + reach, device=share.device) % (2 * length)
+    return share.index_select(axis, torch.minimum(place, 2 * length - 1 - place))

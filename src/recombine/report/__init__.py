@@ -1,0 +1,1 @@
+"""Reports: records of runs, and the pictures, tables and pages made from them."""

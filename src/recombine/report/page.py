@@ -1,0 +1,55 @@
+"""One self-contained page: text, tables and pictures in a single HTML file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from PIL import Image
+
+from recombine.report.picture import data_uri
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as an address, what it shows in words, and its size in pixels."""
+
+    address: str
+    words: str
+    width: int
+    height: int
+
+    @classmethod
+    def of(cls, picture: Image.Image, words: str) -> "Picture":
+        """Return a picture that lies inside the page."""
+        return cls(data_uri(picture), words, *picture.size)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a head."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: text, the command that made it, pictures, a table."""
+
+    title: str
+    caption: str = ""
+    command: str = ""
+    pictures: tuple[Picture, ...] = ()
+    table: Table | None = None
+
+
+def page(title: str, lead: str, sections: Sequence[Section]) -> str:
+    """Return the page as HTML; all text is escaped."""
+    pages = Environment(
+        loader=PackageLoader("recombine.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return pages.get_template("page.html").render(title=title, lead=lead, sections=sections)

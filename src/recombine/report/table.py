@@ -1,0 +1,130 @@
+"""Tables of Markdown made from records, and pasted into pages between markers.
+
+A page says `<!-- table:NAME -->` and `<!-- /table -->`; what stands between them is replaced.
+NAME is `findings` (every question, one row each) or `measurements:RECORD` (one record, whole).
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from statistics import fmean
+
+from recombine.report.record import Measurement, Number, Record, student_t
+
+_MARKER = re.compile(r"^<!-- (?:table:(?P<name>\S+)|(?P<end>/table)) -->$")
+_FINDINGS = ("question", "command", "time", "number", "figure")
+_MEASUREMENTS = ("measurement", "value", "95 % interval", "n", "paper", "grade", "verdict")
+
+
+def number(value: Number) -> str:
+    """Write a number with three digits that count: 0.0123, 4.57, 89, 12,346."""
+    # 99.95 would round to 100, which the other form writes.
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
+
+
+def duration(seconds: Number) -> str:
+    """Write a time the way one says it: 0.4 s, 45 s, 12 min, 3.5 h."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    if seconds < 99.5 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def quoted(measured: Measurement) -> str:
+    """Write a measurement with its interval and n: 0.93 [0.9, 0.96], n = 500."""
+    return f"{number(measured.value)}{_interval(measured.low, measured.high)}, n = {measured.n:,}"
+
+
+def over_seeds(runs: Sequence[Measurement]) -> str:
+    """Write one measurement of several seeds: Student's interval, then that of the first seed."""
+    if len(runs) == 1:
+        return quoted(runs[0])
+    values = [run.value for run in runs]
+    mean = f"{number(fmean(values))}{_interval(*student_t(values))}"
+    return f"{mean} over {len(runs)} seeds (first seed: {quoted(runs[0])})"
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; a bar or a line break inside a cell does not end it."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def findings(records: Sequence[Record], beside: PurePath) -> str:
+    """Return one row per question; the runs of a question differ in their seed only."""
+    questions: dict[str, list[Record]] = {}
+    for record in records:
+        questions.setdefault(record.question, []).append(record)
+    groups = (sorted(runs, key=lambda run: run.seed) for runs in questions.values())
+    return markdown(_FINDINGS, [_finding(runs, beside) for runs in groups])
+
+
+def measurements(record: Record) -> str:
+    """Return every measurement of a record, beside the paper's value."""
+    return markdown(_MEASUREMENTS, [_row(*pair) for pair in record.measurements.items()])
+
+
+def pasted(text: str, records: Mapping[str, Record], beside: PurePath) -> str:
+    """Return a page with every marked table filled in; `beside` is the page's own folder."""
+    lines: list[str] = []
+    opened: str | None = None
+    for line in text.splitlines():
+        marker = _MARKER.match(line.strip())
+        if marker and bool(marker["end"]) == (opened is None):
+            met = "a table ends" if marker["end"] else f"table {marker['name']} begins"
+            where = f"inside table {opened}" if opened else "outside a table"
+            raise ValueError(f"{met} {where}; expected pairs of table:NAME and /table")
+        if marker or opened is None:
+            lines.append(line)
+        if marker:
+            opened = marker["name"]
+        if marker and opened:
+            lines += ["", _table(opened, records, beside), ""]
+    if opened:
+        raise ValueError(f"table {opened} does not end; expected <!-- /table -->")
+    return "\n".join(lines) + ("\n" if text.endswith("\n") else "")
+
+
+def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
+    kind, _, subject = name.partition(":")
+    if name == "findings":
+        return findings(list(records.values()), beside)
+    if kind == "measurements" and subject in records:
+        return measurements(records[subject])
+    known = ", ".join(["findings", *(f"measurements:{each}" for each in records)])
+    raise ValueError(f"table {name!r} is not known; expected one of {known}")
+
+
+def _finding(runs: Sequence[Record], beside: PurePath) -> list[str]:
+    first = runs[0]
+    answers = [
+        f"{name} {over_seeds([run.measurements[name] for run in runs if name in run.measurements])}"
+        for name in first.headline
+    ]
+    devices = ", ".join(dict.fromkeys(run.device for run in runs))
+    return [
+        first.question,
+        f"`{first.command}`",
+        duration(fmean(run.seconds for run in runs)),
+        "; ".join(answers) + f" ({devices})",
+        f"[figure]({os.path.relpath(first.figure, beside)})" if first.figure else "",
+    ]
+
+
+def _row(name: str, measured: Measurement) -> list[str]:
+    paper = "" if measured.paper is None else number(measured.paper)
+    interval = _interval(measured.low, measured.high).strip()
+    remarks = [paper, measured.grade or "", measured.verdict or ""]
+    return [name, number(measured.value), interval, f"{measured.n:,}", *remarks]
+
+
+def _interval(low: Number | None, high: Number | None) -> str:
+    return "" if low is None or high is None else f" [{number(low)}, {number(high)}]"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

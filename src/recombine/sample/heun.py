@@ -1,0 +1,183 @@
+"""From noise to image: follow a denoiser down the noise levels.
+
+All noise is a hash of a sample's own seed: a sample does not depend on which others it is drawn
+with, nor on the device.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from recombine.denoiser import Denoiser, check_answer, noise
+from recombine.draw import bits
+
+_STREAM = 0x5A3B1E
+"""Keeps the noise of samples apart from the draws that place objects."""
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """How to descend (Karras et al. 2022): `order` 2 is Heun's method, 1 is Euler's.
+
+    Levels are even in sigma^(1/bend). `churn` is how much noise is stirred in anew, in all steps
+    together (S_churn; 0: none, the sample is a function of its start).
+    """
+
+    steps: int = 32
+    highest: float = 80.0
+    lowest: float = 0.002
+    bend: float = 7.0
+    churn: float = 0.0
+    order: int = 2
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"a sampler takes at least 1 step; got {self.steps}")
+        if not 0 < self.lowest < self.highest < float("inf"):
+            raise ValueError(
+                f"noise levels fall from a finite highest to a positive lowest; "
+                f"got {self.highest} and {self.lowest}"
+            )
+        if not self.bend > 0:
+            raise ValueError(f"bend is positive; got {self.bend}")
+        if not 0 <= self.churn < float("inf"):
+            raise ValueError(f"churn is finite and not negative; got {self.churn}")
+        if self.order not in (1, 2):
+            raise ValueError(f"order is 1 (Euler) or 2 (Heun); got {self.order}")
+
+    def levels(self) -> Float[Tensor, " level"]:
+        """Return `steps` falling noise levels, then zero, in double precision."""
+        ends = self.highest ** (1 / self.bend), self.lowest ** (1 / self.bend)
+        roots = torch.linspace(*ends, self.steps, dtype=torch.float64)
+        return torch.cat([roots**self.bend, roots.new_zeros(1)])
+
+    @property
+    def stirred(self) -> float:
+        """By which factor a step first raises the noise level, at most sqrt(2)."""
+        return 1 + min(self.churn / self.steps, 2**0.5 - 1)
+
+
+HEUN = Sampler()
+"""The 32 steps of EDM2."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is seen after a step: where x is, and the guess the step was taken by."""
+
+    step: int
+    sigma: float
+    x: Float[Tensor, " batch *image"]
+    denoised: Float[Tensor, " batch *image"]
+
+
+def seeded_noise(
+    seeds: Int[Tensor, " batch"],
+    shape: tuple[int, ...],
+    *,
+    step: int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Float[Tensor, " batch *image"]:
+    """Return unit noise that depends on seed, step and place only; step 0 is the start."""
+    pixels = prod(shape)
+    place = torch.arange(pixels, device=seeds.device) + step * pixels
+    # 52 bits and a half: never 0 or 1, whose quantiles are infinite.
+    hashed = (bits(_STREAM, seeds.long(), place) >> 12) & ((1 << 52) - 1)
+    uniform = (hashed.double() + 0.5) * 2.0**-52
+    # In double precision, so that the devices' last digits disappear in rounding.
+    return torch.special.ndtri(uniform).to(dtype).reshape(len(seeds), *shape)
+
+
+def trajectory(
+    denoiser: Denoiser,
+    start: Float[Tensor, " batch *image"],
+    condition: Shaped[Tensor, " batch *told"],
+    sampler: Sampler = HEUN,
+    *,
+    seeds: Int[Tensor, " batch"] | None = None,
+) -> Iterator[Moment]:
+    """Yield after each step on the way from unit noise `start` to a sample; churn needs seeds."""
+    if sampler.churn and (seeds is None or len(seeds) != len(start)):
+        raise ValueError(
+            f"churn draws noise: give one seed for each of the {len(start)} samples; "
+            f"got {'none' if seeds is None else len(seeds)}"
+        )
+    levels = sampler.levels().tolist()
+    x = start.detach() * levels[0]
+    for step, (here, there) in enumerate(pairwise(levels), start=1):
+        if sampler.churn and seeds is not None:
+            fresh = seeded_noise(seeds, start.shape[1:], step=step, dtype=start.dtype)
+            x = x + here * (sampler.stirred**2 - 1) ** 0.5 * fresh
+            here *= sampler.stirred
+        x, denoised = _descend(denoiser, x, condition, here, there, order=sampler.order)
+        yield Moment(step, there, x, denoised)
+
+
+# Gradients are off here and not in `trajectory`: a generator would switch them off for its reader.
+@torch.no_grad()
+def _descend(
+    denoiser: Denoiser, x: Tensor, condition: Tensor, here: float, there: float, *, order: int
+) -> tuple[Tensor, Tensor]:
+    """Return x at the next level, and the guess at this one."""
+    denoised, slope = _slope(denoiser, x, here, condition)
+    ahead = x + (there - here) * slope
+    # Without noise the slope is undefined, so the last step is Euler's.
+    if order == 2 and there > 0:
+        _, next_slope = _slope(denoiser, ahead, there, condition)
+        ahead = x + (there - here) * (slope + next_slope) / 2
+    return ahead, denoised
+
+
+def _slope(denoiser: Denoiser, x: Tensor, level: float, condition: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the guess at x and dx / dsigma of the probability flow, which is the noise in x."""
+    sigma = x.new_full((len(x),), level)
+    denoised = denoiser(x, sigma, condition)
+    check_answer(denoised, x)
+    return denoised, noise(denoised, x, sigma)
+
+
+@dataclass(frozen=True)
+class DenoisingGenerator:
+    """Images of one shape by descent: makes a Generator of a Denoiser.
+
+    At most `batch` images are drawn at a time; which ones go together does not matter.
+    """
+
+    denoiser: Denoiser
+    shape: tuple[int, ...]
+    sampler: Sampler = HEUN
+    batch: int = 256
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"a batch holds at least 1 image; got {self.batch}")
+
+    def __call__(
+        self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
+    ) -> Float[Tensor, " batch *image"]:
+        """Draw one image per row of the condition, on its device."""
+        device = generator.device
+        seeds = torch.randint(1 << 62, (len(condition),), generator=generator, device=device)
+        return self.seeded(condition, seeds.to(condition.device))
+
+    def seeded(
+        self, condition: Shaped[Tensor, " batch *told"], seeds: Int[Tensor, " batch"]
+    ) -> Float[Tensor, " batch *image"]:
+        """Draw the image of each seed, in the dtype of the condition where that is a float."""
+        if len(seeds) != len(condition):
+            raise ValueError(f"{len(condition)} conditions need as many seeds; got {len(seeds)}")
+        pairs = zip(condition.split(self.batch), seeds.split(self.batch), strict=True)
+        return torch.cat([self._drawn(*pair) for pair in pairs])
+
+    def _drawn(self, condition: Tensor, seeds: Tensor) -> Tensor:
+        dtype = condition.dtype if condition.is_floating_point() else torch.float32
+        start = seeded_noise(seeds, self.shape, dtype=dtype)
+        last = start
+        for moment in trajectory(self.denoiser, start, condition, self.sampler, seeds=seeds):
+            last = moment.x
+        return last

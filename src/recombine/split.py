@@ -1,0 +1,209 @@
+"""Which compositions a model may see, how far the others are, and a check that none leaks.
+
+A composition's level is the number of factors in which it differs from its nearest seen one; 0 is
+seen. For numbers of objects it is the number beyond the most seen.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeVar, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from recombine.scene import Composition, Factor, Scenes, compositions, concept_rows
+from recombine.worlds.circles import Circles
+from recombine.worlds.files.celeba import CelebA
+from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.shapes3d import HUES, SCALES, Shapes3D
+
+
+def level(composition: Composition, seen: Collection[Composition]) -> int:
+    """Count the factors in which a composition differs from its nearest seen one (0: seen)."""
+    if not seen:
+        raise ValueError("a level is counted from what is seen; nothing is seen")
+    return min(
+        sum(concept != other for concept, other in zip(composition, known, strict=True))
+        for known in seen
+    )
+
+
+def levels(factors: Sequence[Factor], seen: Sequence[Composition]) -> Int[Tensor, " composition"]:
+    """Return the level of every composition, in the order of `compositions(factors)`."""
+    if not seen:
+        raise ValueError("a level is counted from what is seen; nothing is seen")
+    every = concept_rows(factors, compositions(factors))
+    known = concept_rows(factors, seen)
+    return (every[:, None] != known).sum(dim=-1).amin(dim=1)
+
+
+@dataclass(frozen=True)
+class Split:
+    """What of a grid of compositions is seen; the rest is held out, or left out altogether."""
+
+    name: str
+    factors: tuple[Factor, ...]
+    seen: tuple[Composition, ...]
+    left_out: tuple[Composition, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.seen:
+            raise ValueError(f"split {self.name} shows nothing: its seen compositions are empty")
+        named = (*self.seen, *self.left_out)
+        concept_rows(self.factors, named)
+        if len(set(named)) < len(named):
+            raise ValueError(f"split {self.name} names a composition twice; got {named}")
+
+    @cached_property
+    def levels(self) -> tuple[int, ...]:
+        """The levels that exist, 0 first."""
+        return tuple(sorted(set(self._level_of.values())))
+
+    @property
+    def held_out(self) -> tuple[Composition, ...]:
+        """The compositions that may be asked for but not trained on."""
+        return tuple(which for which, away in self._level_of.items() if away > 0)
+
+    def at(self, level: int) -> tuple[Composition, ...]:
+        """Return the compositions of a level, in the order of the grid."""
+        if level not in self.levels:
+            known = ", ".join(map(str, self.levels))
+            raise ValueError(f"split {self.name} has the levels {known}; got {level}")
+        return tuple(which for which, away in self._level_of.items() if away == level)
+
+    def holds(self, scenes: Scenes) -> Bool[Tensor, " batch"]:
+        """Return whether every present object of a scene is of a seen composition."""
+        if scenes.concepts.shape[-1] != len(self.factors):
+            told = scenes.concepts.shape[-1]
+            raise ValueError(f"split {self.name} has {len(self.factors)} factors; got {told}")
+        seen = concept_rows(self.factors, self.seen).to(scenes.concepts.device)
+        known = (scenes.concepts[:, :, None] == seen).all(dim=-1).any(dim=-1)
+        return (known | ~scenes.present).all(dim=1)
+
+    def unseen(self, scene: Scenes) -> str:
+        """Name what is not seen in a single scene."""
+        for row in scene.concepts[scene.present].tolist():
+            named = tuple(
+                factor.concepts[concept] if 0 <= concept < len(factor.concepts) else str(concept)
+                for factor, concept in zip(self.factors, row, strict=True)
+            )
+            if named not in self.seen:
+                return ", ".join(named)
+        raise ValueError("everything in this scene is seen")
+
+    @cached_property
+    def _level_of(self) -> dict[Composition, int]:
+        away = levels(self.factors, self.seen).tolist()
+        grid = zip(compositions(self.factors), away, strict=True)
+        left_out = set(self.left_out)
+        return {which: level for which, level in grid if which not in left_out}
+
+
+@dataclass(frozen=True)
+class CountSplit:
+    """How many objects a seen scene has; more are held out."""
+
+    seen: range
+
+    def __post_init__(self) -> None:
+        if not self.seen or min(self.seen) < 0:
+            raise ValueError(f"seen numbers of objects are a range from 0 up; got {self.seen}")
+
+    @property
+    def name(self) -> str:
+        low, high = min(self.seen), max(self.seen)
+        return f"count_{low}" if low == high else f"count_{low}_{high}"
+
+    def level(self, count: int) -> int:
+        """Return how many objects a count is beyond the most seen (0: seen)."""
+        if count not in self.seen and count < max(self.seen):
+            most = max(self.seen)
+            raise ValueError(f"a level counts objects beyond {most}; got {count}, fewer and unseen")
+        return max(count - max(self.seen), 0)
+
+    def at(self, level: int) -> tuple[int, ...]:
+        """Return the numbers of objects of a level."""
+        if level < 0:
+            raise ValueError(f"a level is at least 0; got {level}")
+        return (max(self.seen) + level,) if level else tuple(self.seen)
+
+    def holds(self, scenes: Scenes) -> Bool[Tensor, " batch"]:
+        """Return whether a scene has a seen number of objects."""
+        seen = torch.tensor(list(self.seen), device=scenes.present.device)
+        return torch.isin(scenes.present.sum(dim=1), seen)
+
+    def unseen(self, scene: Scenes) -> str:
+        """Name what is not seen in a single scene."""
+        return f"{int(scene.present.sum())} objects"
+
+
+@runtime_checkable
+class HasScenes(Protocol):
+    """Anything that comes with the scenes it shows, such as a batch of a stream."""
+
+    @property
+    def scenes(self) -> Scenes: ...
+
+
+Shown = TypeVar("Shown", bound=HasScenes)
+
+
+def leaks(stream: Iterable[Shown], split: Split | CountSplit) -> Iterator[Shown]:
+    """Yield a stream's batches on, up to the first scene that the split does not show."""
+    before = 0
+    for batch in stream:
+        held = split.holds(batch.scenes)
+        if not held.all():
+            place = int((~held).nonzero()[0])
+            what = split.unseen(batch.scenes[place : place + 1])
+            raise ValueError(
+                f"scene {before + place} of the stream leaks: "
+                f"{what} is not among what split {split.name} shows"
+            )
+        before += len(held)
+        yield batch
+
+
+def at_most_one(
+    factors: Sequence[Factor], out: Mapping[str, Collection[str]]
+) -> tuple[Composition, ...]:
+    """Return the compositions in which at most one factor takes a concept that is out."""
+    return tuple(
+        which
+        for which in compositions(factors)
+        if sum(c in out[f.name] for f, c in zip(factors, which, strict=True)) <= 1
+    )
+
+
+def _one_change(name: str, factors: tuple[Factor, ...]) -> Split:
+    """Show the first concepts of all factors, and what differs from them in one factor."""
+    out = {factor.name: factor.concepts[1:] for factor in factors}
+    return Split(name, factors, at_most_one(factors, out))
+
+
+BINARY = _one_change("binary", Shapes2D().factors)
+"""Three binary factors, digits (shape, size, colour): 000, 001, 010 and 100 are seen."""
+
+CELEBA = _one_change("celeba", CelebA.factors)
+"""The same on faces: female or male, smiling or not, black or blond hair."""
+
+_OUT = {"hue": HUES[6:], "shape": ("sphere",), "scale": SCALES[6:]}
+_CAPSULES = tuple(which for which in compositions(Shapes3D.factors) if "capsule" in which)
+SHAPES3D_240 = Split(
+    "shapes3d_240",
+    Shapes3D.factors,
+    seen=tuple(which for which in at_most_one(Shapes3D.factors, _OUT) if which not in _CAPSULES),
+    left_out=_CAPSULES,
+)
+"""Ten hues, three shapes, eight scales: out are blue to magenta, spheres, the two largest."""
+
+CIRCLES = Split(
+    "circles",
+    Circles.factors,
+    seen=tuple(which for which in compositions(Circles.factors) if which != ("blue", "small")),
+)
+"""Red and blue, big and small circles: blue and small do not meet."""
+
+COUNT_1, COUNT_1_3, COUNT_1_5 = (CountSplit(range(1, most + 1)) for most in (1, 3, 5))

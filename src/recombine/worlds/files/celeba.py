@@ -1,0 +1,179 @@
+"""CelebA's aligned faces: gender, smile and hair as three binary factors (Liu et al. 2015).
+
+The split follows the working code of Farid et al. 2025 (papers/objectives.md 2.3): faces with
+neither black nor blond hair, or with both, are left out; of each seen composition the first
+10,000 faces of the list are for testing, of each other one the first 100.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from PIL import Image
+from torch import Tensor
+
+from recombine.scene import (
+    Composition,
+    Factor,
+    Scenes,
+    composition_number,
+    compositions,
+    concept_rows,
+)
+from recombine.worlds.files.folder import (
+    Format,
+    all_there,
+    directory,
+    inside,
+    picture,
+    pictures,
+    text,
+)
+
+PORTRAIT = Format("JPEG", width=178, height=218)
+IMAGES, LISTING = "img_align_celeba", "list_attr_celeba.txt"
+PARTS = ("train", "test")
+COLUMNS = ("Male", "Smiling", "Black_Hair", "Blond_Hair")
+FACTORS = (
+    Factor("gender", ("female", "male")),
+    Factor("smile", ("smiling", "not smiling")),
+    Factor("hair", ("black", "blond")),
+)
+SEEN: tuple[Composition, ...] = (
+    ("female", "smiling", "black"),
+    ("female", "smiling", "blond"),
+    ("female", "not smiling", "black"),
+    ("male", "smiling", "black"),
+)
+
+
+@dataclass(frozen=True)
+class CelebA:
+    """One part of the faces whose composition is from `among`; an empty `among` means all.
+
+    Faces are resized without a crop. `tested` is how many of each seen composition, and of each
+    other one, are for testing.
+    """
+
+    folder: Path = field(repr=False)
+    part: str = "train"
+    size: int = 48
+    among: tuple[Composition, ...] = SEEN
+    tested: tuple[int, int] = (10_000, 100)
+
+    name: ClassVar[str] = "celeba"
+    factors: ClassVar[tuple[Factor, ...]] = FACTORS
+
+    def __post_init__(self) -> None:
+        if self.part not in PARTS:
+            raise ValueError(f"CelebA is read as {' or '.join(PARTS)}; got {self.part!r}")
+        if self.size < 1:
+            raise ValueError(f"an image has a side of at least 1 pixel; got {self.size}")
+        if min(self.tested) < 0:
+            raise ValueError(f"the faces kept for testing are counted from 0 up; got {self.tested}")
+
+    @property
+    def length(self) -> int:
+        """How many faces of these compositions are in this part."""
+        return len(self._known[1])
+
+    def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:
+        """Return scenes that know the three concepts of a face and nothing else."""
+        return photographed(self._known[0][number.cpu()].to(number.device))
+
+    def image_of(self, number: Int[Tensor, " batch"]) -> Float[Tensor, "batch 3 height width"]:
+        """Return these faces, resized."""
+        names = (self._known[1][each] for each in number.tolist())
+        folder = self.folder / IMAGES
+        paths = [inside(folder, self.folder, name) for name in names]
+        return pictures(paths, self._resized).to(number.device)
+
+    def _resized(self, path: Path) -> Image.Image:
+        return picture(path, PORTRAIT).resize((self.size, self.size), Image.Resampling.BICUBIC)
+
+    @cached_property
+    def _known(self) -> tuple[Int[Tensor, "face factor"], list[str]]:
+        folder = directory(self.folder, IMAGES)
+        path = inside(directory(self.folder), self.folder, LISTING)
+        try:
+            names, marks = listed(text(path))
+            concepts, haired = _concepts(marks)
+            kept = self._mine(concepts, haired).nonzero().squeeze(1)
+            if not len(kept):
+                raise ValueError(f"no face of the {self.part} part has an asked composition")
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        chosen = [names[each] for each in kept.tolist()]
+        all_there(folder, chosen)
+        return concepts[kept], chosen
+
+    def _mine(
+        self, concepts: Int[Tensor, "face factor"], haired: Bool[Tensor, " face"]
+    ) -> Bool[Tensor, " face"]:
+        """Say which faces are of this part and of an asked composition, class by class."""
+        number = composition_number(concepts, FACTORS)
+        asked = self.among or tuple(compositions(FACTORS))
+        mine = torch.zeros_like(haired)
+        for each in composition_number(concept_rows(FACTORS, asked), FACTORS).tolist():
+            alike = haired & (number == each)
+            first = alike.cumsum(0) <= self.tested[compositions(FACTORS)[each] not in SEEN]
+            mine |= alike & (first if self.part == "test" else ~first)
+        return mine
+
+
+def listed(content: str) -> tuple[list[str], Int[Tensor, "face 4"]]:
+    """Return the faces of an attribute list, and the four columns we need as 1 and -1."""
+    lines = content.splitlines()
+    if len(lines) < 2 or not lines[0].strip().isdecimal():
+        raise ValueError("expected the number of faces, then a line of column names")
+    count, columns, rows = int(lines[0]), lines[1].split(), lines[2:]
+    for column in COLUMNS:
+        if columns.count(column) != 1:
+            raise ValueError(f"expected one column {column}; found {columns.count(column)}")
+    if len(rows) != count:
+        raise ValueError(f"the first line promises {count} faces; found {len(rows)}")
+    wanted = [1 + columns.index(column) for column in COLUMNS]
+    parted = map(partial(_row, width=1 + len(columns), wanted=wanted), enumerate(rows, start=3))
+    names, marks = zip(*parted, strict=True) if rows else ((), ())
+    return list(names), torch.tensor(marks).reshape(len(rows), len(COLUMNS))
+
+
+def _row(numbered: tuple[int, str], width: int, wanted: list[int]) -> tuple[str, list[int]]:
+    line, row = numbered
+    values = row.split()
+    if len(values) != width:
+        raise ValueError(f"line {line} has {len(values)} entries; expected {width}")
+    if not set(values[1:]) <= {"1", "-1"}:
+        strange = next(value for value in values[1:] if value not in ("1", "-1"))
+        raise ValueError(f"line {line} marks {values[0]} with {strange!r}; expected 1 or -1")
+    return values[0], [int(values[each]) for each in wanted]
+
+
+def _concepts(
+    marks: Int[Tensor, "face 4"],
+) -> tuple[Int[Tensor, "face factor"], Bool[Tensor, " face"]]:
+    """Return the concepts of each face, and whether its hair is black or blond and not both."""
+    male, smiling, black, blond = (marks == 1).unbind(1)
+    return torch.stack([male, ~smiling, blond], dim=1).long(), black ^ blond
+
+
+def photographed(concepts: Int[Tensor, "batch factor"]) -> Scenes:
+    """Return scenes of one object each, of which nothing but its concepts is known."""
+    batch = len(concepts)
+    empty = torch.zeros(batch, 1, device=concepts.device)
+    return Scenes(
+        position=empty.new_zeros(batch, 1, 2),
+        size=empty,
+        rotation=empty,
+        colour=empty.new_zeros(batch, 1, 3),
+        shape=empty.long(),
+        material=empty.long(),
+        concepts=concepts[:, None],
+        present=torch.ones_like(empty, dtype=torch.bool),
+        backdrop=empty.new_zeros(batch, 0, 3),
+        camera=empty.new_zeros(batch, 3),
+        lamps=empty.new_zeros(batch, 0, 3),
+    )

@@ -1,0 +1,62 @@
+"""Where CLEVR's camera stood, from what its files say of the objects.
+
+The generator moves its camera by up to half a unit and does not record where to. It does record
+each object's depth (exactly), pixel (rounded) and the camera's direction on the floor (exactly).
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+from torch import Tensor
+
+from recombine.render.camera import HALF_FIELD
+from recombine.worlds.clevr import EYE
+
+JITTER = 0.5
+EXACT, ROUNDED = 1e-4, 0.3
+"""How far a written depth or direction, and a written pixel, may be off."""
+
+
+def recovered_eye(
+    position: Float[Tensor, "object 3"],
+    pixels: Float[Tensor, "object 3"],
+    behind: list[float] | None,
+    image: tuple[int, int],
+) -> Float[Tensor, "3"]:
+    """Return the camera within the generator's jitter that explains depths, pixels, direction.
+
+    One object leaves it open: fewer than two give the base camera.
+    """
+    base = np.array(EYE)
+    if len(position) < 2:
+        return torch.tensor(EYE)
+    points, told = position.double().numpy(), pixels.double().numpy()
+
+    def misfit(shift: NDArray[np.float64]) -> NDArray[np.float64]:
+        place, depth, forward = _projected(base + shift, points, image)
+        off = [(place - told[:, :2]).ravel() / ROUNDED, (depth - told[:, 2]) / EXACT]
+        if behind is not None:
+            flat = forward[:2] / np.hypot(*forward[:2])
+            off.append((flat - np.array(behind[:2])) / EXACT)
+        return np.concatenate(off)
+
+    found = least_squares(misfit, np.zeros(3), bounds=(-JITTER - 1e-3, JITTER + 1e-3))
+    return torch.tensor(base + found.x, dtype=torch.float32)
+
+
+def _projected(
+    eye: NDArray[np.float64], points: NDArray[np.float64], image: tuple[int, int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return pixels and depths of points, and the forward axis, of a camera that faces the origin."""
+    forward = -eye / np.linalg.norm(eye)
+    right = np.cross(forward, [0.0, 0.0, 1.0])
+    right /= np.linalg.norm(right)
+    up = np.cross(right, forward)
+    gap = points - eye
+    depth = gap @ forward
+    # The longer side of an image spans the field of view.
+    scale = max(image) / 2 / (HALF_FIELD * depth)
+    place = np.stack([gap @ right * scale, -(gap @ up) * scale], axis=1)
+    return place + np.array(image) / 2, depth, forward

@@ -1,0 +1,441 @@
+"""Every law keeps the same contract: density, score, denoiser and Jacobian are one thing."""
+
+from collections.abc import Iterator
+from itertools import combinations, product
+
+import pytest
+import torch
+from jaxtyping import config
+from torch import Tensor
+from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
+
+from recombine.denoiser import Denoiser, noise, per_image, score
+from recombine.models.gaussian import Constant, GaussianLaw, Spectrum, spectrum
+from recombine.models.mixture import (
+    MixtureLaw,
+    scene_law,
+    subsets,
+    told_everything,
+    told_nothing,
+    told_one,
+)
+
+SIGMA = torch.tensor([0.002, 0.3, 1.0, 80.0], dtype=torch.float64)
+SHAPE = (1, 2, 3)
+
+
+@pytest.fixture
+def rng() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def unhooked() -> Iterator[None]:
+    """Switch the shape checks of the tests off: a user meets our own messages."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+def covariances(count: int, pixels: int = 6) -> Tensor:
+    root = torch.randn(count, pixels, pixels, generator=torch.Generator().manual_seed(1)).double()
+    return root @ root.mT / pixels + 0.05 * torch.eye(pixels, dtype=torch.float64)
+
+
+def told_mean(condition: Tensor) -> Tensor:
+    return condition.reshape(-1, *SHAPE)
+
+
+def told_covariance(condition: Tensor) -> Tensor:
+    return covariances(1) * (1 + condition.abs().sum(dim=1))[:, None, None]
+
+
+def told_weight(condition: Tensor) -> Tensor:
+    return condition[:, :3]
+
+
+def three_means(condition: Tensor) -> Tensor:
+    return torch.stack([condition, -condition, 2 * condition.flip(1)], dim=1).reshape(-1, 3, *SHAPE)
+
+
+LAWS = {
+    "gaussian": GaussianLaw(told_mean, covariances(1)[0]),
+    "gaussian with told covariance": GaussianLaw(told_mean, told_covariance),
+    "mixture": MixtureLaw(told_weight, three_means, covariances(1)[0]),
+    "mixture with own covariances": MixtureLaw(told_weight, three_means, covariances(3)),
+    "scenes, everything told": scene_law(SHAPE, told_everything),
+    "scenes, one told": scene_law(SHAPE, told_one),
+    "scenes, nothing told": scene_law(SHAPE, told_nothing),
+}
+Law = GaussianLaw | MixtureLaw
+each_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())
+
+
+def conditions(law: Law) -> Tensor:
+    """Return four conditions that every law can be told, or random numbers where it may."""
+    if law in list(LAWS.values())[4:]:
+        return torch.eye(6, dtype=torch.float64)[[0, 3, 3, 5]]
+    return torch.randn(4, 6, generator=torch.Generator().manual_seed(2)).double()
+
+
+def twin(law: Law, sigma: Tensor, condition: Tensor):
+    """Return the law of flat noisy images as torch knows it, for one condition."""
+    blur = sigma**2 * torch.eye(6, dtype=torch.float64)
+    mean = law.mean(condition[None])[0]
+    if isinstance(law, GaussianLaw):
+        shared = isinstance(law.covariance, Tensor)
+        covariance = law.covariance if shared else law.covariance(condition[None])[0]
+        return MultivariateNormal(mean.flatten(), covariance + blur)
+    parts = MultivariateNormal(mean.flatten(1), law.covariance + blur)
+    return MixtureSameFamily(Categorical(logits=law.log_weight(condition[None])[0]), parts)
+
+
+def noisy(law: Law, rng: torch.Generator) -> Tensor:
+    clean = law.sample(conditions(law), rng)
+    return clean + per_image(SIGMA, clean) * torch.randn(clean.shape, generator=rng).double()
+
+
+@each_law
+def test_a_law_is_a_denoiser(law: Law):
+    assert isinstance(law, Denoiser)
+
+
+@each_law
+def test_the_log_density_agrees_with_torchs(law: Law, rng: torch.Generator):
+    x, told = noisy(law, rng), conditions(law)
+    expected = [
+        twin(law, *rest).log_prob(x.flatten()) for x, *rest in zip(x, SIGMA, told, strict=True)
+    ]
+    torch.testing.assert_close(law.log_density(x, SIGMA, told), torch.stack(expected))
+
+
+@each_law
+def test_the_score_is_the_gradient_of_the_log_density(law: Law, rng: torch.Generator):
+    x, told = noisy(law, rng).requires_grad_(), conditions(law)
+    (expected,) = torch.autograd.grad(law.log_density(x, SIGMA, told).sum(), x)
+    torch.testing.assert_close(law.score(x, SIGMA, told), expected, rtol=1e-8, atol=1e-10)
+
+
+@each_law
+def test_the_denoised_image_reads_as_the_score(law: Law, rng: torch.Generator):
+    x, told = noisy(law, rng), conditions(law)
+    read = score(law(x, SIGMA, told), x, SIGMA)
+    torch.testing.assert_close(read, law.score(x, SIGMA, told), rtol=1e-7, atol=1e-8)
+
+
+@each_law
+def test_the_jacobian_is_the_denoisers_derivative(law: Law, rng: torch.Generator):
+    x, told = noisy(law, rng), conditions(law)
+    for row in range(4):
+        one = slice(row, row + 1)
+        expected = torch.autograd.functional.jacobian(
+            lambda x, one=one: law(x, SIGMA[one], told[one]), x[one]
+        ).reshape(6, 6)
+        exact = law.jacobian(x[one], SIGMA[one], told[one])[0]
+        torch.testing.assert_close(exact, expected, rtol=1e-8, atol=1e-10)
+
+
+@each_law
+def test_samples_have_the_mean_and_covariance_that_much_noise_reveals(law: Law, rng):
+    told = conditions(law)[1:2]
+    blurred = torch.tensor([1e4], dtype=torch.float64)
+    nothing = torch.zeros(1, *SHAPE).double()
+    mean = law(nothing, blurred, told).flatten()
+    covariance = blurred**2 * law.jacobian(nothing, blurred, told)[0]
+    samples = law.sample(told.expand(40_000, -1), rng).flatten(1)
+    torch.testing.assert_close(samples.mean(dim=0), mean, rtol=0, atol=0.03)
+    torch.testing.assert_close(samples.T.cov(), covariance, rtol=0.05, atol=0.05)
+
+
+@each_law
+def test_the_same_generator_draws_the_same_samples(law: Law):
+    first, second = (
+        law.sample(conditions(law), torch.Generator().manual_seed(5)) for _ in range(2)
+    )
+    assert torch.equal(first, second)
+
+
+@each_law
+def test_single_precision_is_enough_from_little_to_much_noise(law: Law, rng: torch.Generator):
+    x, told = noisy(law, rng), conditions(law)
+    for ask in (law, law.score, law.log_density, law.jacobian):
+        rough = ask(x.float(), SIGMA.float(), told.float())
+        assert rough.dtype == torch.float32
+        exact = ask(x.float().double(), SIGMA.float().double(), told.float().double())
+        torch.testing.assert_close(rough.double(), exact, rtol=2e-3, atol=2e-3)
+
+
+@each_law
+def test_far_from_every_image_the_answer_is_still_finite(law: Law):
+    x = torch.full((4, *SHAPE), 300.0)
+    for ask in (law, law.score, law.log_density, law.jacobian):
+        assert ask(x, SIGMA.float(), conditions(law).float()).isfinite().all()
+
+
+def test_the_flow_of_a_gaussian_obeys_its_equation(rng: torch.Generator):
+    for law in (LAWS["gaussian"], LAWS["gaussian with told covariance"]):
+        x, told = noisy(law, rng), conditions(law)
+        there = torch.tensor([0.01, 3.0, 0.2, 0.5], dtype=torch.float64)
+        moved, slope = torch.autograd.functional.jvp(
+            lambda to, law=law, x=x, told=told: law.flow(x, SIGMA, told, to),
+            (there,),
+            (torch.ones_like(there),),
+        )
+        expected = noise(law(moved, there, told), moved, there)
+        torch.testing.assert_close(slope, expected, rtol=1e-8, atol=1e-8)
+        torch.testing.assert_close(law.flow(x, SIGMA, told, SIGMA), x)
+
+
+def test_the_flow_carries_noisy_images_to_clean_ones():
+    law = GaussianLaw(Constant(torch.ones(1, dtype=torch.float64)), torch.eye(1).double() / 4)
+    x, sigma = torch.tensor([[3.0]]).double(), torch.tensor([80.0]).double()
+    clean = law.flow(x, sigma, x, torch.zeros_like(sigma))
+    assert clean.item() == pytest.approx(1 + 2 * 0.5 / (0.25 + 80**2) ** 0.5, abs=1e-14)
+
+
+def test_a_flat_direction_is_denoised_to_the_mean():
+    law = GaussianLaw(Constant(torch.zeros(2)), torch.diag(torch.tensor([1.0, 0.0])))
+    denoised = law(torch.tensor([[2.0, 2.0]]), torch.ones(1), torch.zeros(1))
+    torch.testing.assert_close(denoised, torch.tensor([[1.0, 0.0]]))
+
+
+def test_blocks_told_apart_are_heard_apart(rng: torch.Generator):
+    """T2 of the fact sheet: three blocks, each a mixture of two set by its own condition."""
+    choices = torch.tensor(list(product([0, 1], repeat=3)))
+    places = torch.randn(3, 2, 3, generator=rng, dtype=torch.float64)
+    shared = torch.block_diag(*covariances(3, pixels=3))
+
+    def means(told: Tensor) -> Tensor:
+        blocks = [places[j, choices[:, j]] * (1 + told[:, j, None, None]) for j in range(3)]
+        return torch.cat(blocks, dim=-1)
+
+    def weights(told: Tensor) -> Tensor:
+        return (told[:, None] * choices).sum(dim=-1)
+
+    law = MixtureLaw(weights, means, shared)
+    told = torch.rand(4, 3, generator=rng, dtype=torch.float64)
+    x, sigma = torch.randn(4, 9, generator=rng).double(), torch.tensor([0.05, 0.3, 2, 50]).double()
+    elsewhere = torch.block_diag(*[torch.ones(3, 3)] * 3) == 0
+    assert law.jacobian(x, sigma, told)[:, elsewhere].abs().max() < 1e-12
+    changed = told.clone()
+    changed[:, 0] += 1
+    change = (law.score(x, sigma, changed) - law.score(x, sigma, told)).abs()
+    assert change[:, 3:].max() < 1e-10
+    assert change[:, :3].min() > 1e-6
+
+
+def test_a_mean_that_hears_other_conditions_moves_the_score_as_computed(rng: torch.Generator):
+    """T4 of the fact sheet: pixel-local, not condition-local."""
+    blocks, beta = covariances(2, pixels=2), 0.3
+    delta = torch.tensor([1.0, -2.0], dtype=torch.float64)
+
+    def mean(told: Tensor) -> Tensor:
+        return torch.cat([(told + beta * told.flip(1))[:, [j]] * delta for j in range(2)], dim=1)
+
+    law = GaussianLaw(mean, torch.block_diag(*blocks))
+    x, sigma = torch.randn(1, 4, generator=rng).double(), torch.tensor([0.7]).double()
+    before, after = (
+        law.score(x, sigma, torch.tensor([[1.0, told]]).double())[0, :2] for told in (0.0, 1.0)
+    )
+    noisy_block = blocks[0] + 0.49 * torch.eye(2, dtype=torch.float64)
+    torch.testing.assert_close(after - before, beta * torch.linalg.solve(noisy_block, delta))
+
+
+@pytest.mark.parametrize(
+    ("sigma", "gap"), [(0.3, 0.398834958770), (1.0, 0.049450549451), (3.0, 0.000361300682)]
+)
+def test_the_price_of_locality_is_the_gap_of_the_best_errors(sigma: float, gap: float):
+    """T7 of the fact sheet; the best error is sigma^2 times the trace of the Jacobian."""
+    covariance = torch.eye(4, dtype=torch.float64)
+    covariance[0, 2] = covariance[2, 0] = 0.6
+    level = torch.tensor([sigma], dtype=torch.float64)
+
+    def best_error(law: GaussianLaw) -> Tensor:
+        nothing = law.mean(level)
+        return level**2 * law.jacobian(nothing, level, level)[0, 0, 0]
+
+    nothing = torch.zeros(4, dtype=torch.float64)
+    local = GaussianLaw(Constant(nothing[:2]), covariance[:2, :2])
+    gap_found = (best_error(local) - best_error(GaussianLaw(Constant(nothing), covariance))).item()
+    assert gap_found / sigma**4 == pytest.approx(gap, abs=1e-9)
+
+
+CELLS = 6
+
+
+def labelled_scenes(sigma: float, count: int, rng: torch.Generator) -> tuple[Tensor, ...]:
+    """Draw as the fact sheet does: subsets uniformly, and the first object of each is told."""
+    present = subsets(CELLS)[torch.randint(41, (count,), generator=rng)]
+    told = torch.nn.functional.one_hot(present.int().argmax(dim=1), CELLS).double()
+    image = torch.where(present, 1.0, -1.0).double()
+    spread = (0.25**2 + sigma**2) ** 0.5
+    x = image + spread * torch.randn(count, CELLS, generator=rng).double()
+    return x, torch.full((count,), sigma, dtype=torch.float64), told, present.double()
+
+
+def test_told_everything_cells_do_not_listen_to_each_other(rng: torch.Generator):
+    """T5 of the fact sheet, law of experiment 1."""
+    law = scene_law((CELLS,), told_everything)
+    for sigma in (0.3, 1.0, 3.0):
+        x, level, _, present = labelled_scenes(sigma, 50, rng)
+        jacobian = law.jacobian(x, level, present)
+        assert (jacobian[:, ~torch.eye(CELLS, dtype=torch.bool)] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("sigma", "mean", "slack", "largest"),
+    [(0.3, 0.002, 0.002, 2.0), (1.0, 0.108, 0.01, 0.9), (3.0, 0.005, 0.0005, 0.04)],
+)
+def test_told_one_object_cells_listen_to_each_other(sigma, mean, slack, largest, rng):
+    """T5 of the fact sheet, law of experiment 2: largest off-diagonal over largest diagonal."""
+    law = scene_law((CELLS,), told_one)
+    x, level, told, _ = labelled_scenes(sigma, 4_000, rng)
+    eye = torch.eye(CELLS, dtype=torch.float64)
+    of_score = ((law.jacobian(x, level, told) - eye) / sigma**2).abs()
+    off_diagonal, diagonal = (of_score * (1 - eye)).amax((1, 2)), (of_score * eye).amax((1, 2))
+    relative = off_diagonal / diagonal
+    assert relative.mean().item() == pytest.approx(mean, abs=slack)
+    assert mean < relative.max() < largest
+
+
+@pytest.mark.parametrize(
+    ("sigma", "ratio", "slack"),
+    [(0.3, 0.160, 0.06), (1.0, 0.174, 0.02), (3.0, 0.199, 0.004), (10.0, 0.201, 0.002)],
+)
+def test_telling_of_one_object_is_heard_in_every_cell(sigma, ratio, slack, rng):
+    """T5b of the fact sheet: change of the score elsewhere, relative to the told cell."""
+    law = scene_law((CELLS,), told_one)
+    x, level, told, _ = labelled_scenes(sigma, 4_000, rng)
+    change = (law.score(x, level, told) - law.score(x, level, torch.zeros_like(told))).abs()
+    here = (change * told).sum(dim=1).mean()
+    elsewhere = (change * (1 - told)).sum(dim=1).mean() / (CELLS - 1)
+    assert (elsewhere / here).item() == pytest.approx(ratio, abs=slack)
+
+
+@pytest.mark.parametrize("cells", [6, 16])
+def test_being_told_of_one_object_speaks_against_all_others(cells: int):
+    """Section 5.1 item 8 of the fact sheet: the leak per other cell is -1 / (cells - 1)."""
+    law = scene_law((cells,), told_one)
+    told = torch.eye(cells, dtype=torch.float64)[:2]
+    told[1] = 0
+    weight = law.log_weight(told).softmax(dim=1)
+    occupied, prior = (weight @ subsets(cells).double()).unbind()
+    change = occupied - prior
+    assert prior[0].item() == pytest.approx(2 / cells, abs=1e-12)
+    assert change[0].item() == pytest.approx(1 - 2 / cells, abs=1e-12)
+    expected = -change[0] / (cells - 1)
+    torch.testing.assert_close(change[1:], expected.expand(cells - 1), rtol=0, atol=1e-12)
+
+
+def test_scene_weights_agree_with_counting():
+    """A naive twin: every scene and every way of telling one object of it."""
+    chance: dict[tuple[int, tuple[int, ...]], float] = {}
+    for count in (1, 2, 3):
+        scenes = list(combinations(range(4), count))
+        for scene in scenes:
+            for cell in scene:
+                chance[cell, scene] = 1 / 3 / len(scenes) / count
+    law = scene_law((2, 2), told_one)
+    weight = law.log_weight(torch.eye(4)).softmax(dim=1)
+    for row, present in enumerate(subsets(4)):
+        scene = tuple(present.nonzero().flatten().tolist())
+        for cell in range(4):
+            total = sum(value for (told, _), value in chance.items() if told == cell)
+            expected = chance.get((cell, scene), 0) / total
+            assert weight[cell, row].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_what_is_told_decides_the_scene_as_far_as_it_can():
+    told = torch.tensor([[0, 1, 0, 1, 0, 0], [0] * 6])
+    everything, nothing = (
+        scene_law((CELLS,), telling).log_weight(told).softmax(dim=1)
+        for telling in (told_everything, told_nothing)
+    )
+    assert everything[0].max() == 1
+    assert subsets(CELLS)[everything[0].argmax()].int().tolist() == told[0].tolist()
+    torch.testing.assert_close(everything[1], nothing[0])
+    assert nothing[0].unique().numel() == 3
+
+
+def test_counts_choose_the_scenes():
+    assert len(subsets(6)) == 6 + 15 + 20
+    assert subsets(4, range(2, 3)).sum(dim=1).tolist() == [2] * 6
+    assert len(subsets(5, range(0, 6))) == 2**5
+
+
+def test_a_scene_is_bright_where_objects_are(rng: torch.Generator):
+    law = scene_law((1, 2, 3), told_everything, noise=0.1)
+    told = torch.tensor([[[0.0, 1, 0], [0, 0, 1]]]).expand(4000, 2, 3)
+    samples = law.sample(told, rng)
+    assert samples.shape == (4000, 1, 2, 3)
+    torch.testing.assert_close(samples.mean(dim=0)[0].float(), 2 * told[0] - 1, atol=0.01, rtol=0)
+    assert samples[:, 0, 0, 0].std().item() == pytest.approx(0.1, rel=0.05)
+
+
+def test_the_posterior_names_the_component():
+    law = scene_law((CELLS,), told_nothing)
+    means = law.mean(torch.zeros(1, CELLS))[0]
+    posterior = law.posterior(means, torch.full((41,), 0.1).double(), torch.zeros(41, CELLS))
+    assert (posterior.diagonal() > 0.999).all()
+
+
+def test_impossible_conditions_are_named():
+    x, sigma = torch.zeros(1, CELLS), torch.ones(1)
+    with pytest.raises(ValueError, match=r"never tells of objects in the cells \[0, 1, 2, 3\]"):
+        scene_law((CELLS,), told_everything)(x, sigma, torch.tensor([[1, 1, 1, 1, 0, 0]]))
+    with pytest.raises(ValueError, match=r"never tells of objects in the cells \[2, 5\]"):
+        scene_law((CELLS,), told_one)(x, sigma, torch.tensor([[0, 0, 1, 0, 0, 1]]))
+    with pytest.raises(ValueError, match="marks 6 cells; got 5"):
+        scene_law((CELLS,), told_one)(x, sigma, torch.ones(1, 5))
+    never = MixtureLaw(lambda told: told.log(), Constant(torch.zeros(2, CELLS)), torch.eye(CELLS))
+    with pytest.raises(ValueError, match="no component of this law is possible under condition 1"):
+        never.sample(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.Generator())
+
+
+def test_impossible_scenes_are_named():
+    with pytest.raises(ValueError, match="scenes of 2 cells cannot hold"):
+        subsets(2)
+    with pytest.raises(ValueError, match="the noise of a cell is positive; got 0"):
+        scene_law((4,), told_one, noise=0.0)
+    with pytest.raises(ValueError, match="2796416 scenes: too many to list"):
+        scene_law((16, 16), told_one)
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_impossible_covariances_are_named():
+    zero = Constant(torch.zeros(2))
+    with pytest.raises(ValueError, match=r"square matrix; got \(2, 3\)"):
+        GaussianLaw(zero, torch.ones(2, 3))
+    with pytest.raises(ValueError, match="finite and symmetric"):
+        GaussianLaw(zero, torch.tensor([[1.0, 0.5], [0.0, 1.0]]))
+    with pytest.raises(ValueError, match="finite and symmetric"):
+        spectrum(torch.full((2, 2), torch.nan))
+    with pytest.raises(ValueError, match="no negative variance; got -1"):
+        GaussianLaw(zero, torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    with pytest.raises(ValueError, match="shape .pixel, pixel. or"):
+        MixtureLaw(zero, zero, torch.ones(2))
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_images_of_another_shape_are_named():
+    law = GaussianLaw(Constant(torch.zeros(2)), torch.eye(2))
+    with pytest.raises(ValueError, match=r"have the shape \(2,\); x: \(1, 3\)"):
+        law(torch.zeros(1, 3), torch.ones(1), torch.zeros(1))
+    with pytest.raises(ValueError, match="an image of 2 pixels needs as many variances; .* has 3"):
+        GaussianLaw(Constant(torch.zeros(2)), torch.eye(3))(
+            torch.zeros(1, 2), torch.ones(1), torch.zeros(1)
+        )
+    with pytest.raises(ValueError, match="condition has 1 rows"):
+        law(torch.zeros(1, 2), torch.ones(1), torch.zeros(4))
+    with pytest.raises(ValueError, match=r"one finite level >= 0 per image; got \[-1.0\]"):
+        law.flow(torch.zeros(1, 2), torch.ones(1), torch.zeros(1), -torch.ones(1))
+    mixture = MixtureLaw(Constant(torch.zeros(3)), Constant(torch.zeros(2, 4)), torch.eye(4))
+    with pytest.raises(ValueError, match=r"disagree: \[2, 3\] components"):
+        mixture(torch.zeros(1, 4), torch.ones(1), torch.zeros(1))
+
+
+def test_a_spectrum_rebuilds_its_covariance():
+    covariance = covariances(3)
+    axes = spectrum(covariance)
+    assert isinstance(axes, Spectrum)
+    torch.testing.assert_close(axes.matrix(axes.variance), covariance)

@@ -1,0 +1,299 @@
+"""A Gaussian's trajectory is known in closed form, so the sampler has nowhere to hide."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import NormalDist
+
+import pytest
+import torch
+from jaxtyping import config
+from scipy.stats import kstest
+from torch import Tensor
+
+import recombine.sample
+from recombine.denoiser import Denoiser, Generator
+from recombine.draw import bits, uniform
+from recombine.models.gaussian import Constant, GaussianLaw
+from recombine.models.mixture import MixtureLaw
+from recombine.sample.heun import (
+    HEUN,
+    DenoisingGenerator,
+    Sampler,
+    seeded_noise,
+    trajectory,
+)
+
+SEEDS = torch.arange(12) * 1_000_003
+
+
+@pytest.fixture
+def unhooked() -> Iterator[None]:
+    """Switch the shape checks of the tests off: a user meets our own messages."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+def correlated() -> GaussianLaw:
+    distance = (torch.arange(4)[:, None] - torch.arange(4)).abs()
+    return GaussianLaw(Constant(torch.ones(1, 2, 2).double()), 0.25 * 0.6 ** distance.double())
+
+
+class Pixelwise:
+    """The exact denoiser of independent pixels whose mean is told; it counts its calls."""
+
+    calls = 0
+
+    def __call__(self, x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+        self.calls += 1
+        level = sigma[:, None, None, None] ** 2
+        mean = condition[:, None, None, None].to(x)
+        return mean + (x - mean) * 0.25 / (0.25 + level)
+
+
+def final(denoiser: Denoiser, start: Tensor, told: Tensor, sampler: Sampler, **seeds) -> Tensor:
+    *_, last = trajectory(denoiser, start, told, sampler, **seeds)
+    return last.x
+
+
+def largest_error(sampler: Sampler) -> float:
+    """Compare at the lowest level: the last step to zero is Euler's and has an error of its own."""
+    law, start = correlated(), seeded_noise(SEEDS, (1, 2, 2), dtype=torch.float64)
+    *_, before, _ = trajectory(law, start, start, sampler)
+    highest, lowest = (
+        start.new_full((len(start),), level) for level in (sampler.highest, sampler.lowest)
+    )
+    exact = law.flow(start * sampler.highest, highest, start, lowest)
+    return (before.x - exact).abs().max().item()
+
+
+@pytest.mark.parametrize("steps", [32, 64])
+def test_twice_the_steps_make_a_quarter_of_heuns_error(steps: int):
+    once, twice = (largest_error(Sampler(n)) for n in (steps, 2 * steps))
+    assert once / twice == pytest.approx(4, rel=0.15)
+
+
+def test_twice_the_steps_make_half_of_eulers_error():
+    once, twice = (largest_error(Sampler(n, order=1)) for n in (128, 256))
+    assert once / twice == pytest.approx(2, rel=0.1)
+
+
+def test_the_default_sampler_is_accurate_to_a_few_hundredths_of_a_deviation():
+    assert largest_error(HEUN) < 0.05 * 0.5
+
+
+def test_a_mixtures_quantiles_survive_the_descent():
+    """In one dimension the flow keeps every point's quantile, so its end is known exactly."""
+    mean, weight = torch.tensor([[-1.0], [0.5]]).double(), torch.tensor([0.3, 0.7]).double()
+    law = MixtureLaw(Constant(weight.log()), Constant(mean), 0.04 * torch.eye(1).double())
+
+    def quantile(x: Tensor, sigma: float) -> Tensor:
+        spread = (0.04 + sigma**2) ** 0.5
+        return (weight * torch.special.ndtr((x - mean.T) / spread)).sum(dim=1)
+
+    start = torch.linspace(-2, 2, 9, dtype=torch.float64)[:, None]
+    sample = final(law, start, start, Sampler(steps=64))
+    torch.testing.assert_close(quantile(sample, 0.0), quantile(80 * start, 80.0), rtol=0, atol=2e-3)
+
+
+def test_levels_fall_evenly_in_their_root():
+    levels = Sampler(steps=5, highest=32.0, lowest=1.0, bend=5.0).levels()
+    expected = torch.tensor([2, 1.75, 1.5, 1.25, 1]).double() ** 5
+    torch.testing.assert_close(levels, torch.cat([expected, torch.zeros(1)]))
+    assert HEUN.levels()[[0, -2, -1]].tolist() == pytest.approx([80, 0.002, 0])
+    assert Sampler(steps=1).levels().tolist() == pytest.approx([80, 0])
+
+
+def test_one_step_jumps_to_the_denoised_image():
+    start, told = torch.ones(2, 1, 2, 2), torch.tensor([0.0, 1.0])
+    (moment,) = trajectory(Pixelwise(), start, told, Sampler(steps=1))
+    torch.testing.assert_close(moment.x, moment.denoised, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        moment.denoised, Pixelwise()(80 * start, torch.full((2,), 80.0), told)
+    )
+
+
+def test_every_step_can_be_watched():
+    start, told = torch.ones(2, 1, 2, 2), torch.zeros(2)
+    sampler = Sampler(steps=6)
+    moments = list(trajectory(Pixelwise(), start, told, sampler))
+    assert [moment.step for moment in moments] == [1, 2, 3, 4, 5, 6]
+    assert [moment.sigma for moment in moments] == sampler.levels()[1:].tolist()
+    before, after = moments[2:4]
+    sigma = torch.full((2,), before.sigma)
+    torch.testing.assert_close(after.denoised, Pixelwise()(before.x, sigma, told))
+
+
+@pytest.mark.parametrize(("order", "calls"), [(1, 32), (2, 63)])
+def test_a_denoiser_is_asked_no_more_than_needed(order: int, calls: int):
+    denoiser = Pixelwise()
+    path = trajectory(denoiser, torch.ones(2, 1, 2, 2), torch.zeros(2), Sampler(order=order))
+    assert denoiser.calls == 0
+    next(path)
+    assert denoiser.calls == order
+    assert len(list(path)) == 31
+    assert denoiser.calls == calls
+
+
+def test_watching_leaves_gradients_as_they_were():
+    weight = torch.ones((), requires_grad=True)
+    path = trajectory(lambda x, *_: weight * x, torch.ones(1, 2), torch.ones(1), Sampler(2))
+    moment = next(path)
+    assert torch.is_grad_enabled()
+    assert not moment.x.requires_grad
+
+
+@pytest.mark.parametrize("churn", [8.0, 1e3])
+def test_churn_keeps_the_law(churn: float):
+    sampler = Sampler(steps=60, highest=20.0, churn=churn)
+    seeds, told = torch.arange(20_000), torch.ones(20_000)
+    start = seeded_noise(seeds, (1, 1, 1))
+    samples = final(Pixelwise(), start, told, sampler, seeds=seeds).flatten()
+    assert samples.mean().item() == pytest.approx(1, abs=0.015)
+    assert samples.var().item() == pytest.approx(0.25, rel=0.03)
+
+
+def test_churn_forgets_the_start_and_its_absence_does_not():
+    seeds, told = torch.arange(2_000), torch.zeros(2_000)
+    start = seeded_noise(seeds, (1, 1, 1))
+    kept, stirred = (
+        final(Pixelwise(), start, told, Sampler(churn=churn), seeds=seeds) for churn in (0.0, 1e3)
+    )
+    both = torch.stack([start, kept, stirred]).reshape(3, -1).corrcoef()
+    assert both[0, 1] > 0.999
+    assert both[0, 2].abs() < 0.1
+
+
+def test_churn_is_spread_over_the_steps_and_bounded():
+    assert Sampler(steps=40, churn=8.0).stirred == pytest.approx(1.2)
+    assert Sampler(steps=40, churn=1e3).stirred == pytest.approx(2**0.5)
+
+
+@pytest.mark.parametrize("churn", [0.0, 20.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_sample_does_not_depend_on_its_batch(churn: float, dtype: torch.dtype):
+    told = torch.linspace(-1, 1, 12, dtype=dtype)
+    whole = DenoisingGenerator(Pixelwise(), (3, 5, 7), Sampler(steps=4, churn=churn))
+    expected = whole.seeded(told, SEEDS)
+    for batch in (1, 5, 8):
+        assert torch.equal(replace(whole, batch=batch).seeded(told, SEEDS), expected)
+    turned = torch.randperm(12, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(whole.seeded(told[turned], SEEDS[turned]), expected[turned])
+    assert not torch.equal(whole.seeded(told, SEEDS + 1), expected)
+
+
+def test_a_matrix_laws_sample_does_not_depend_on_its_batch():
+    told = torch.zeros(12, dtype=torch.float64)
+    drawn = [
+        DenoisingGenerator(correlated(), (1, 2, 2), Sampler(6), batch).seeded(told, SEEDS)
+        for batch in (1, 5, 12)
+    ]
+    torch.testing.assert_close(drawn[0], drawn[2], rtol=0, atol=1e-12)
+    torch.testing.assert_close(drawn[1], drawn[2], rtol=0, atol=1e-12)
+
+
+def test_a_generator_draws_from_the_law_it_was_given():
+    draw = DenoisingGenerator(correlated(), (1, 2, 2), Sampler(steps=48), batch=8_000)
+    assert isinstance(draw, Generator)
+    told = torch.zeros(8_000, dtype=torch.float64)
+    samples = draw(told, torch.Generator().manual_seed(0)).flatten(1)
+    torch.testing.assert_close(samples.T.cov(), correlated().covariance, rtol=0, atol=0.015)
+    torch.testing.assert_close(samples.mean(dim=0), torch.ones(4).double(), rtol=0, atol=0.02)
+
+
+def test_the_generator_decides_the_samples():
+    draw, told = DenoisingGenerator(Pixelwise(), (1, 2, 2), Sampler(2)), torch.zeros(3)
+    first, again, other = (draw(told, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first[0], first[1])
+
+
+def test_a_sample_has_the_precision_of_its_start_or_condition():
+    for dtype in (torch.float32, torch.float64):
+        start = torch.ones(1, 1, 2, 2, dtype=dtype)
+        assert final(correlated(), start, start, Sampler(4)).dtype == dtype
+        draw = DenoisingGenerator(Pixelwise(), (1, 2, 2), Sampler(4))
+        assert draw.seeded(torch.zeros(12, dtype=dtype), SEEDS).dtype == dtype
+    assert draw.seeded(torch.zeros(12, dtype=torch.int64), SEEDS).dtype == torch.float32
+
+
+def test_seeded_noise_is_normal_and_independent():
+    seeds = torch.arange(500)
+    start, later = (seeded_noise(seeds, (2, 10, 10), step=step) for step in (0, 1))
+    for noise in (start, later):
+        assert kstest(noise.flatten().numpy(), "norm").pvalue > 1e-3
+    flat = torch.stack([start[:-1], start[1:], later[:-1]]).reshape(3, -1)
+    neighbours = torch.stack([start[..., :-1], start[..., 1:]]).reshape(2, -1)
+    for rows in (flat, neighbours, flat**2):
+        assert (rows.corrcoef() - torch.eye(len(rows))).abs().max() < 0.015
+
+
+def test_seeded_noise_is_the_quantile_of_hashed_bits():
+    """A naive twin in whole numbers, and a fingerprint: stored seeds keep their samples."""
+    seeds = torch.tensor([0, 7, 2**62])
+    found = seeded_noise(seeds, (2,), step=3, dtype=torch.float64)
+    hashed = bits(0x5A3B1E, seeds, torch.tensor([6, 7])).tolist()
+    expected = [
+        [NormalDist().inv_cdf(((number % 2**64 >> 12) + 0.5) / 2**52) for number in row]
+        for row in hashed
+    ]
+    assert found.tolist() == [pytest.approx(row, abs=1e-9) for row in expected]
+    assert found[0].tolist() == pytest.approx([0.053098739657, 1.442020116698], abs=1e-9)
+
+
+def test_seeded_noise_is_not_the_draw_that_places_objects():
+    placed = torch.special.ndtri(uniform(0, torch.arange(1000), torch.arange(8)).double() + 1e-9)
+    noise = seeded_noise(torch.arange(1000), (8,), dtype=torch.float64)
+    both = torch.stack([placed.flatten(), noise.flatten()])
+    assert both.corrcoef()[0, 1].abs() < 0.05
+
+
+def test_sampling_imports_nothing_of_training():
+    """A shipped model can be sampled where no training code is."""
+    files = Path(recombine.sample.__file__).parent.glob("heun.py")
+    imported = {
+        node.module
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom)
+    }
+    assert {name for name in imported if name.startswith("recombine")} == {
+        "recombine.denoiser",
+        "recombine.draw",
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"steps": 0}, "at least 1 step; got 0"),
+        ({"lowest": 0.0}, "positive lowest; got 80.0 and 0.0"),
+        ({"highest": 0.001}, "got 0.001 and 0.002"),
+        ({"highest": float("inf")}, "got inf"),
+        ({"lowest": float("nan")}, "got 80.0 and nan"),
+        ({"bend": 0.0}, "bend is positive; got 0"),
+        ({"churn": -1.0}, "churn is finite and not negative; got -1"),
+        ({"order": 3}, r"order is 1 \(Euler\) or 2 \(Heun\); got 3"),
+    ],
+)
+def test_bad_samplers_are_named(wrong: dict[str, float], message: str):
+    with pytest.raises(ValueError, match=message):
+        Sampler(**wrong)
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_missing_seeds_and_wrong_shapes_are_named():
+    start, told = torch.ones(2, 1, 2, 2), torch.zeros(2)
+    with pytest.raises(ValueError, match="one seed for each of the 2 samples; got none"):
+        next(trajectory(Pixelwise(), start, told, Sampler(churn=1.0)))
+    with pytest.raises(ValueError, match="each of the 2 samples; got 12"):
+        next(trajectory(Pixelwise(), start, told, Sampler(churn=1.0), seeds=SEEDS))
+    with pytest.raises(ValueError, match="2 conditions need as many seeds; got 12"):
+        DenoisingGenerator(Pixelwise(), (1, 2, 2)).seeded(told, SEEDS)
+    with pytest.raises(ValueError, match="a batch holds at least 1 image; got 0"):
+        DenoisingGenerator(Pixelwise(), (1, 2, 2), batch=0)
+    with pytest.raises(ValueError, match=r"shape of x, \(2, 1, 2, 2\); got \(2, 2, 2\)"):
+        next(trajectory(lambda x, *_: x[:, 0], start, told))

@@ -1,0 +1,406 @@
+"""Records round trip, intervals have known values, tables hold what records say."""
+
+import json
+import math
+import os
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from scipy import stats
+
+from recombine.report import files, origin
+from recombine.report.page import Picture, Section, Table, page
+from recombine.report.picture import contact_sheet, data_uri, pictures, pixels, png
+from recombine.report.record import Measurement, Record, exact_binomial, student_t
+from recombine.report.table import duration, findings, measurements, number, over_seeds, pasted
+
+HERE = PurePath(".")
+
+
+def record(**changed) -> Record:
+    values = {
+        "question": "Does it compose?",
+        "command": "recombine run length",
+        "experiment": "Experiment(steps=3)",
+        "seed": 0,
+        "device": "NVIDIA H200",
+        "seconds": 61.0,
+        "measurements": {
+            "k_max": Measurement(9, 8, 10, n=500),
+            "accuracy": Measurement.rate(465, 500),
+        },
+        "headline": ("k_max",),
+        "figure": "docs/figures/length.svg",
+        "commit": "0" * 40,
+        "source": "1" * 64,
+        "versions": {"torch": "2.13.0"},
+    }
+    return Record(**{**values, **changed})
+
+
+# Intervals
+
+
+def test_the_exact_interval_has_its_closed_forms_at_the_ends():
+    # With no success the upper end solves (1 - p)^n = 0.025.
+    assert exact_binomial(0, 10) == pytest.approx((0, 1 - 0.025 ** (1 / 10)))
+    assert exact_binomial(10, 10) == pytest.approx((0.025 ** (1 / 10), 1))
+
+
+def test_the_exact_interval_has_a_published_value():
+    # 81 of 263 (Agresti and Coull 1998 and many after them): 0.2527 to 0.3676.
+    low, high = exact_binomial(81, 263)
+    assert (round(low, 4), round(high, 4)) == (0.2527, 0.3676)
+
+
+@given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_the_tails_beyond_the_exact_interval_hold_a_fortieth(counted: tuple[int, int]):
+    successes, n = counted
+    low, high = exact_binomial(successes, n)
+    if successes > 0:
+        assert stats.binom.sf(successes - 1, n, low) == pytest.approx(0.025)
+    if successes < n:
+        assert stats.binom.cdf(successes, n, high) == pytest.approx(0.025)
+
+
+def test_students_interval_has_a_known_value():
+    # Mean 2, standard deviation 1, n = 3; t(0.975, 2) = 4.30265.
+    reach = 4.30265 / math.sqrt(3)
+    assert student_t([1, 2, 3]) == pytest.approx((2 - reach, 2 + reach), rel=1e-5)
+
+
+def test_students_interval_agrees_with_scipy():
+    values = [0.2, 0.5, 0.9, 0.4]
+    twin = stats.ttest_1samp(values, 0).confidence_interval(0.9)
+    assert student_t(values, 0.9) == pytest.approx((twin.low, twin.high))
+
+
+@pytest.mark.parametrize(("successes", "n"), [(-1, 3), (4, 3), (0, 0)])
+def test_an_impossible_rate_is_refused(successes: int, n: int):
+    with pytest.raises(ValueError, match=f"got {successes} of {n}"):
+        exact_binomial(successes, n)
+
+
+def test_one_value_has_no_spread():
+    with pytest.raises(ValueError, match="2 values or more; got 1"):
+        student_t([1.0])
+
+
+def test_a_rate_and_a_mean_carry_their_interval():
+    assert Measurement.rate(3, 4) == Measurement(0.75, *exact_binomial(3, 4), n=4)
+    assert Measurement.mean([1, 2, 6]) == Measurement(3, *student_t([1, 2, 6]), n=3)
+
+
+# Records
+
+
+def test_a_record_survives_the_disk(tmp_path: Path):
+    kept = record(
+        measurements={"a": Measurement(0.1 + 0.2, None, None, 1, 0.5, "figure", "agrees")},
+        headline=("a",),
+    )
+    path = tmp_path / "runs" / "record.json"
+    kept.save(path)
+    assert Record.load(path) == kept
+    assert [each.name for each in path.parent.iterdir()] == ["record.json"]
+
+
+def test_a_record_finds_out_where_it_was_made():
+    made = Record("?", "recombine x", "x", 0, "cpu", 1.0, {})
+    assert made.source == origin.source_digest()
+    assert made.versions["torch"] == origin.versions()["torch"]
+    assert made.commit == "unknown" or len(made.commit.removesuffix("+changes")) == 40
+
+
+def spoiled(**changed) -> dict:
+    content = json.loads(json.dumps({**vars(record()), "measurements": {"k": {"value": 1}}}))
+    content["headline"] = []
+    content["measurements"]["k"].update(low=0, high=2, n=3)
+    return {**content, **changed}
+
+
+WRONG = [
+    ([], "expected a JSON object, got list"),
+    (spoiled(seed="zero"), "seed is 'zero'; expected <class 'int'>"),
+    (spoiled(seed=True), "seed is True"),
+    (spoiled(seconds=-1.0), "seconds is a finite number of 0 or more; got -1.0"),
+    (spoiled(wall=3), "wall is unknown"),
+    (spoiled(headline=["b"]), "headline 'b' is not measured; measurements: k"),
+    (spoiled(headline=[3]), r"headline is \[3\]"),
+    (spoiled(versions={"torch": 2}), "versions is"),
+    (spoiled(measurements={"k": 3}), "measurements is"),
+    (spoiled(measurements={"k": {"value": 1}}), "measurement k: high is missing"),
+    (spoiled(measurements={"k": {"value": 1, "low": 2, "high": 0, "n": 3}}), "low <= high"),
+    (spoiled(measurements={"k": {"value": 1, "low": 0, "high": None, "n": 3}}), "two finite ends"),
+    (spoiled(measurements={"k": {"value": 1, "low": 0, "high": 2, "n": 0}}), "n >= 1"),
+]
+
+
+@pytest.mark.parametrize(("content", "complaint"), WRONG, ids=[each[1] for each in WRONG])
+def test_a_wrong_record_is_refused_by_name(content: object, complaint: str, tmp_path: Path):
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=complaint) as caught:
+        Record.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_commit_of_today_does_not_stand_in_for_a_missing_one(tmp_path: Path):
+    content = spoiled()
+    del content["commit"]
+    (tmp_path / "record.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="commit is missing"):
+        Record.load(tmp_path / "record.json")
+
+
+@pytest.mark.parametrize("text", ["", '{"seed": 0', "[" * 100_000, "\udcff"])
+def test_half_a_record_is_refused(text: str, tmp_path: Path):
+    path = tmp_path / "record.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ValueError, match="is not whole JSON"):
+        Record.load(path)
+
+
+def test_a_missing_record_is_named(tmp_path: Path):
+    with pytest.raises(ValueError, match="none.json cannot be read: No such file"):
+        Record.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_measurement_is_finite(value: float):
+    with pytest.raises(ValueError, match="finite number"):
+        Measurement(value, None, None, n=1)
+
+
+def test_a_papers_value_needs_its_grade():
+    with pytest.raises(ValueError, match="with a grade"):
+        Measurement(1, 0, 2, n=3, paper=1)
+
+
+# Files
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "page.md"
+    files.write_text(path, "old")
+
+    def full(_: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="disk full"):
+        files.write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_folder_appears_whole_or_not_at_all(tmp_path: Path):
+    folder = tmp_path / "deep" / "out"
+    with files.new_folder(folder) as partial:
+        (partial / "a").write_text("a")
+        assert not folder.exists()
+    assert [each.name for each in folder.iterdir()] == ["a"]
+    assert [each.name for each in folder.parent.iterdir()] == ["out"]
+
+
+def test_an_interrupted_folder_vanishes(tmp_path: Path):
+    def interrupted() -> None:
+        with files.new_folder(tmp_path / "out") as partial:
+            (partial / "a").write_text("a")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_folder_may_be_filled_but_nothing_is_touched(tmp_path: Path, monkeypatch):
+    with files.new_folder(tmp_path / "empty") as partial:
+        (partial / "a").touch()
+    (tmp_path / "file").touch()
+    for taken, reason in [("empty", "is not empty"), ("file", "is a file")]:
+        with pytest.raises(ValueError, match=reason), files.new_folder(tmp_path / taken):
+            pass
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ValueError, match="the folder you are in"), files.new_folder(Path(".")):
+        pass
+    monkeypatch.chdir(tmp_path)
+    with files.new_folder(Path("here")) as partial:
+        (partial / "a").touch()
+    assert (tmp_path / "here" / "a").exists()
+
+
+# Pictures
+
+
+def test_pixels_are_rounded_not_cut_and_stay_in_range():
+    values = torch.tensor([0, 0.5, 1, 1.7, -0.3, 127.6 / 255])
+    levels = pixels(values.reshape(1, 1, 1, 6).expand(1, 3, 1, 6))
+    assert levels[0, 0, :, 0].tolist() == [0, 128, 255, 255, 0, 128]
+
+
+def test_an_image_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="not finite"):
+        pixels(torch.full((1, 3, 2, 2), math.nan))
+
+
+def test_a_picture_has_rows_columns_and_colours_in_their_places(rng: torch.Generator):
+    images = torch.randint(256, (2, 3, 4, 5), generator=rng) / 255
+    for image, picture in zip(images, pictures(images), strict=True):
+        assert picture.size == (5, 4)
+        for row, column in [(0, 0), (3, 4), (1, 2)]:
+            expected = tuple(round(255 * value) for value in image[:, row, column].tolist())
+            assert picture.getpixel((column, row)) == expected
+
+
+def test_a_png_survives_its_bytes(tmp_path: Path):
+    picture = Image.new("RGB", (3, 2), (10, 20, 30))
+    (tmp_path / "a.png").write_bytes(png(picture))
+    with Image.open(tmp_path / "a.png") as back:
+        assert back.tobytes() == picture.tobytes()
+    assert data_uri(picture).startswith("data:image/png;base64,iVBOR")
+
+
+def test_a_contact_sheet_goes_row_by_row_with_white_between():
+    images = torch.stack([torch.full((3, 2, 2), value / 255) for value in (10.0, 20.0, 30.0)])
+    sheet = contact_sheet(images, columns=2, gap=1)
+    assert sheet.size == (5, 5)
+    at = {(0, 0): 10, (3, 0): 20, (0, 3): 30, (2, 0): 255, (3, 3): 255}
+    assert {place: sheet.getpixel(place)[0] for place in at} == at
+    assert contact_sheet(images, columns=9, gap=0).size == (6, 2)
+
+
+@pytest.mark.parametrize(("images", "columns"), [(0, 3), (3, 0)])
+def test_an_empty_contact_sheet_is_refused(images: int, columns: int):
+    with pytest.raises(ValueError, match=f"got {images} images, {columns} columns"):
+        contact_sheet(torch.zeros(images, 3, 2, 2), columns)
+
+
+# Pages
+
+
+def test_a_page_escapes_its_text_and_needs_no_other_file():
+    picture = Picture.of(Image.new("RGB", (1, 1)), 'a "cube" <red>')
+    table = Table(("head",), (("<b>",),))
+    text = page("<T>", "& lead", [Section("S", "caption", "run --x", (picture,), table)])
+    assert "&lt;T&gt;" in text
+    assert "&amp; lead" in text
+    assert "&lt;b&gt;" in text
+    assert "<red>" not in text
+    assert 'src="data:image/png;base64,' in text
+    assert "http" not in text
+
+
+# Tables
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0.01234, "0.0123"), (4.567, "4.57"), (99.97, "100"), (12345.6, "12,346"), (-0.5, "-0.5")],
+)
+def test_a_number_keeps_three_digits_that_count(value: float, written: str):
+    assert number(value) == written
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [(0.44, "0.4 s"), (45.2, "45 s"), (99.6, "2 min"), (720, "12 min"), (12600, "3.5 h")],
+)
+def test_a_time_is_written_as_it_is_said(seconds: float, written: str):
+    assert duration(seconds) == written
+
+
+def test_the_findings_hold_question_command_time_number_and_figure():
+    _, _, row = findings([record()], HERE).splitlines()
+    assert row == (
+        "| Does it compose? | `recombine run length` | 61 s "
+        "| k_max 9 [8, 10], n = 500 (NVIDIA H200) | [figure](docs/figures/length.svg) |"
+    )
+
+
+def test_seeds_of_one_question_share_a_row_with_both_intervals():
+    low, high = (number(end) for end in student_t([7, 9]))
+    second = record(seed=1, seconds=63.0, measurements={"k_max": Measurement(7, 6, 8, n=500)})
+    table = findings([second, record(), record(question="Other?", figure=None)], HERE)
+    assert len(table.splitlines()) == 4
+    assert f"k_max 8 [{low}, {high}] over 2 seeds (first seed: 9 [8, 10], n = 500)" in table
+    assert "| 62 s |" in table
+
+
+def test_one_seed_needs_no_mean():
+    assert over_seeds([Measurement(2, None, None, n=1)]) == "2, n = 1"
+
+
+def test_a_measurement_stands_beside_the_papers():
+    measured = Measurement(0.5, 0.25, 0.75, 1200, 0.6, "figure", "agrees")
+    *_, row = measurements(record(measurements={"a|b": measured}, headline=())).splitlines()
+    assert row == r"| a\|b | 0.5 | [0.25, 0.75] | 1,200 | 0.6 | figure | agrees |"
+
+
+def test_pasting_replaces_what_stands_between_the_markers_and_nothing_else():
+    text = "# Title\n<!-- table:findings -->\nold\n<!-- /table -->\nend\n"
+    once = pasted(text, {"length": record()}, HERE)
+    assert once.startswith("# Title\n<!-- table:findings -->\n\n| question |")
+    assert once.endswith("|\n\n<!-- /table -->\nend\n")
+    assert "old" not in once
+    assert pasted(once, {"length": record()}, HERE) == once
+
+
+def test_a_page_without_markers_stays_as_it_is():
+    for text in ("", "no end of line", "two\n\nlines\n"):
+        assert pasted(text, {}, HERE) == text
+
+
+def test_a_figure_is_linked_from_where_the_page_lies():
+    text = "<!-- table:findings -->\n<!-- /table -->\n"
+    assert "(../figures/length.svg)" in pasted(text, {"x": record()}, PurePath("docs/experiments"))
+
+
+def test_a_record_can_be_shown_whole():
+    text = "<!-- table:measurements:length -->\n<!-- /table -->\n"
+    assert "| accuracy | 0.93 | [0.904, 0.951] | 500 |" in pasted(text, {"length": record()}, HERE)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("<!-- table:findings -->\n", "table findings does not end"),
+        ("<!-- /table -->\n", "a table ends outside a table"),
+        ("<!-- table:findings -->\n<!-- table:findings -->\n", "begins inside table findings"),
+        ("<!-- table:nothing -->\n<!-- /table -->\n", "'nothing' is not known; expected one of"),
+        ("<!-- table:measurements:y -->\n<!-- /table -->\n", "findings, measurements:x"),
+    ],
+)
+def test_markers_that_do_not_fit_are_named(text: str, complaint: str):
+    with pytest.raises(ValueError, match=complaint):
+        pasted(text, {"x": record()}, HERE)
+
+
+# Origin
+
+
+def test_the_digest_changes_with_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(origin, "PACKAGE", tmp_path)
+    (tmp_path / "a.py").write_text("1")
+    first = origin.source_digest()
+    (tmp_path / "notes.txt").write_text("not source")
+    assert origin.source_digest() == first
+    (tmp_path / "a.py").write_text("2")
+    assert origin.source_digest() != first
+    assert origin.commit() == "unknown"
+
+
+def test_a_device_has_a_name():
+    assert origin.device_name("cpu").endswith("cores")
+    assert origin.device_name(torch.device("meta")) == "meta"
+
+
+def test_a_changed_record_is_another_record():
+    assert replace(record(), seed=1) != record()
