@@ -32,13 +32,17 @@ def main() -> None:
         look = Look(*(scaled * start).tolist())
         return (picture(fitted, 128, look) - images[::2]).flatten().double().numpy()
 
-    found = least_squares(misfit, np.ones(len(NAMES)), bounds=(0, np.inf), diff_step=1e-2, max_nfev=8)
+    ones = np.ones(len(NAMES))
+    found = least_squares(misfit, ones, bounds=(0, np.inf), diff_step=1e-2, max_nfev=8)
     look = Look(*(round(float(value), 5) for value in found.x * start))
     for name in NAMES:
         print(f"    {name}: float = {getattr(look, name)}")
-    for title, which, part in (("fitted", slice(0, None, 2), fitted), ("held out", slice(1, None, 2), held_out)):
-        before = psnr(picture(part, 128), images[which]).mean()
-        after = psnr(picture(part, 128, look), images[which]).mean()
+    for title, part, theirs in (
+        ("fitted", fitted, images[::2]),
+        ("held out", held_out, images[1::2]),
+    ):
+        before = psnr(picture(part, 128), theirs).mean()
+        after = psnr(picture(part, 128, look), theirs).mean()
         print(f"{title}: {before:.2f} dB with the look in use, {after:.2f} dB with this one")
 
 

@@ -370,6 +370,15 @@ def test_a_count_of_objects_may_be_a_number_or_a_range():
     assert choice.chosen_objects("0-12") == (0, 12)
 
 
+def test_compositions_are_checked_before_anything_is_made():
+    assert choice.chosen_compositions(Dots(), ["red, left", "blue,right"]) == (
+        ("red", "left"),
+        ("blue", "right"),
+    )
+    with pytest.raises(ValueError, match="side is one of left, right; got 'up'"):
+        choice.chosen_compositions(Dots(), ["red,up"])
+
+
 def test_render_touches_no_folder_that_holds_something(refused: Refused):
     Path("full").mkdir()
     Path("full/mine").write_text("mine")

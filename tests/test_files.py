@@ -91,10 +91,12 @@ def test_a_truncated_png_is_refused(tmp_path: Path, noise: Image.Image, kept: fl
         picture(tmp_path / "a.png", SQUARE)
 
 
-def test_a_damaged_png_is_refused(tmp_path: Path, noise: Image.Image):
+# Bytes of the header's length, of the length of the data, and of the data.
+@pytest.mark.parametrize("place", [11, 36, 60])
+def test_a_damaged_png_is_refused(tmp_path: Path, noise: Image.Image, place: int):
     noise.save(tmp_path / "a.png")
     data = bytearray((tmp_path / "a.png").read_bytes())
-    data[60] ^= 0xFF
+    data[place] ^= 0x80
     (tmp_path / "a.png").write_bytes(data)
     with pytest.raises(ValueError, match="a.png is not a whole PNG image"):
         picture(tmp_path / "a.png", SQUARE)

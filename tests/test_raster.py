@@ -196,6 +196,13 @@ def test_a_pixel_mixes_colours_by_area():
     torch.testing.assert_close(image, mean[:, None, None].expand(3, 2, 2))
 
 
+def test_rounding_in_a_blur_does_not_leave_the_range_of_colours():
+    scenes = alone(SQUARE, 0, 0, 1)
+    scenes = replace(scenes, colour=scenes.colour * 0, backdrop=torch.ones_like(scenes.backdrop))
+    image = painted(torch.tensor([-1e-7, 1 + 1e-7]).double().expand(1, 1, 2, 2), scenes)
+    assert image.unique().tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(("size", "owned"), [(sqrt(0.124), 0), (sqrt(0.126), 1)])
 def test_the_mask_belongs_to_who_covers_half(size: float, owned: int):
     assert object_mask(coverage(alone(SQUARE, 0.5, 0.5, size), 2))[0, 1, 1] == owned
@@ -228,12 +235,16 @@ def test_absent_objects_do_not_spoil_gradients(kind: int):
     size = torch.tensor([[0.5, 0.0]], dtype=torch.float64, requires_grad=True)
     position = torch.tensor([[[0.1, 0.2], [nothing, nothing]]], dtype=torch.float64)
     position.requires_grad_()
-    coverage(replace(scenes, size=size, position=position), 8).sum().backward()
+    turn = torch.tensor([[0.0, nothing]], dtype=torch.float64, requires_grad=True)
+    coverage(replace(scenes, size=size, position=position, rotation=turn), 8).sum().backward()
     assert size.grad is not None
     # The area in pixels is AREA * (4 size)^2.
     torch.testing.assert_close(size.grad, torch.tensor([[AREA[kind] * 16, 0.0]]).double())
     assert position.grad is not None
     torch.testing.assert_close(position.grad, torch.zeros_like(position.grad))
+    if kind != CIRCLE:  # a disc does not turn
+        assert turn.grad is not None
+        torch.testing.assert_close(turn.grad, torch.zeros_like(turn.grad))
 
 
 def test_different_shapes_share_a_batch():

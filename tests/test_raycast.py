@@ -263,9 +263,7 @@ def test_pictures_come_back_in_their_order(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kernel, "available", lambda device: False)
     monkeypatch.setattr(engine, "RAYS_AT_ONCE", 1)
     stage = clevr.stage(clevr_scenes(4, (0, 4)))
-    torch.testing.assert_close(
-        engine.picture(stage, 8), raycast.trace(stage, 8), atol=1e-5, rtol=0
-    )
+    torch.testing.assert_close(engine.picture(stage, 8), raycast.trace(stage, 8), atol=1e-5, rtol=0)
     assert torch.equal(engine.see(stage, 8)[0], raycast.see(stage, 8)[0])
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -209,6 +210,15 @@ def test_a_new_folder_appears_whole_or_not_at_all(tmp_path: Path):
     assert [each.name for each in folder.parent.iterdir()] == ["out"]
 
 
+def test_a_link_to_an_empty_folder_is_followed(tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with files.new_folder(tmp_path / "link") as partial:
+        (partial / "a").touch()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "a").exists()
+
+
 def test_an_interrupted_folder_vanishes(tmp_path: Path):
     def interrupted() -> None:
         with files.new_folder(tmp_path / "out") as partial:
@@ -269,12 +279,12 @@ def test_a_png_survives_its_bytes(tmp_path: Path):
 
 
 def test_a_contact_sheet_goes_row_by_row_with_white_between():
-    images = torch.stack([torch.full((3, 2, 2), value / 255) for value in (10.0, 20.0, 30.0)])
-    sheet = contact_sheet(images, columns=2, gap=1)
-    assert sheet.size == (5, 5)
-    at = {(0, 0): 10, (3, 0): 20, (0, 3): 30, (2, 0): 255, (3, 3): 255}
+    images = torch.stack([torch.full((3, 2, 2), value / 255) for value in (10, 20, 30, 40)])
+    sheet = contact_sheet(images, columns=3, gap=1)
+    assert sheet.size == (8, 5)
+    at = {(0, 0): 10, (3, 0): 20, (6, 0): 30, (0, 3): 40, (2, 0): 255, (3, 3): 255}
     assert {place: sheet.getpixel(place)[0] for place in at} == at
-    assert contact_sheet(images, columns=9, gap=0).size == (6, 2)
+    assert contact_sheet(images, columns=9, gap=0).size == (8, 2)
 
 
 @pytest.mark.parametrize(("images", "columns"), [(0, 3), (3, 0)])
@@ -394,6 +404,28 @@ def test_the_digest_changes_with_the_source(tmp_path: Path, monkeypatch: pytest.
     assert origin.source_digest() == first
     (tmp_path / "a.py").write_text("2")
     assert origin.source_digest() != first
+    assert origin.commit() == "unknown"
+
+
+def test_the_commit_is_ours_and_tells_of_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        command = ["git", "-C", str(tmp_path), *who, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    ours, other = tmp_path / "src" / "recombine", tmp_path / "other"
+    for folder in (ours, other):
+        folder.mkdir(parents=True)
+        (folder / "a.py").touch()
+    git("init", "--quiet")
+    monkeypatch.setattr(origin, "PACKAGE", ours)
+    assert origin.commit() == "unknown"
+    git("add", ".")
+    git("commit", "--quiet", "-m", "first")
+    assert origin.commit() == git("rev-parse", "HEAD")
+    (ours / "a.py").write_text("1")
+    assert origin.commit() == git("rev-parse", "HEAD") + "+changes"
+    monkeypatch.setattr(origin, "PACKAGE", other)
     assert origin.commit() == "unknown"
 
 

@@ -38,30 +38,25 @@ def test_without_jitter_a_scene_is_what_its_concepts_say():
     assert not scenes.position.any()
 
 
-def test_jitter_fills_its_range_evenly(scenes: Scenes):
-    mean_size = torch.tensor(list(SIZES.values()))[scenes.concepts[:, 0, 1]]
-    mean_colour = torch.tensor(list(COLOURS.values()))[scenes.concepts[:, 0, 2]]
-    room = 0.25 * (EXTENT - scenes.size)
+def test_jitter_fills_its_range_evenly_and_depends_on_nothing_else(scenes: Scenes):
+    mean_size = torch.tensor(list(SIZES.values()))[scenes.concepts[..., 1]]
+    mean_colour = torch.tensor(list(COLOURS.values()))[scenes.concepts[..., 2]]
     swings = torch.cat(
         [
-            (scenes.size / mean_size[:, None] - 1) / 0.1,
-            (scenes.colour[:, 0] - mean_colour) / 0.05,
-            scenes.position[:, 0] / room,
+            (scenes.size / mean_size - 1) / 0.1,
+            (scenes.colour - mean_colour)[:, 0] / 0.05,
+            scenes.position[:, 0] / (0.25 * (EXTENT - scenes.size)),
         ],
         dim=1,
     )
     assert swings.abs().max() < 1 + 1e-4
     assert (swings.min(dim=0).values < -0.99).all()
     assert (swings.max(dim=0).values > 0.99).all()
-    # A uniform law on [-1, 1] has mean 0 and variance 1 / 3; six numbers share no draw.
+    # A uniform law on [-1, 1] has mean 0 and variance 1 / 3.
     torch.testing.assert_close(swings.mean(dim=0), torch.zeros(6), atol=0.04, rtol=0)
-    torch.testing.assert_close(swings.T.cov(), torch.eye(6) / 3, atol=0.03, rtol=0)
-
-
-def test_jitter_is_independent_of_the_concepts(scenes: Scenes):
-    parts = [scenes.colour[:, 0, 1], scenes.position[:, 0, 0], scenes.position[:, 0, 1]]
-    numbers = torch.stack([*parts, *scenes.concepts[:, 0].float().T])
-    off = torch.corrcoef(numbers) - torch.eye(6)
+    torch.testing.assert_close(swings.T.var(dim=1), torch.ones(6) / 3, atol=0.03, rtol=0)
+    numbers = torch.cat([swings, scenes.concepts[:, 0]], dim=1)
+    off = torch.corrcoef(numbers.T) - torch.eye(9)
     assert off.abs().max() < 4.5 / len(MANY) ** 0.5
 
 

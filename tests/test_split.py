@@ -52,7 +52,7 @@ def digits(composition: Composition, split: Split) -> str:
 
 def apart(split: Split, which: Sequence[Composition]) -> Scenes:
     """Return scenes of one object each, one for each composition."""
-    rows = concept_rows(split.factors, which)
+    rows = torch.cat([concept_rows(split.factors, [one]) for one in which])
     batch = len(rows)
     return flat_scenes(
         position=torch.zeros(batch, 2),
@@ -187,9 +187,9 @@ def test_a_split_that_shows_nothing_is_refused():
 
 def test_a_split_names_each_composition_once_and_only_known_ones():
     one = BINARY.seen[0]
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(ValueError, match="named once"):
         Split("double", BINARY.factors, (one, one))
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(ValueError, match="named once"):
         Split("both", BINARY.factors, (one,), left_out=(one,))
     with pytest.raises(ValueError, match="shape is one of circle, triangle; got 'cube'"):
         Split("solid", BINARY.factors, (("cube", "large", "red"),))

@@ -1,15 +1,15 @@
 """Compositional generalization in visual generative models, told in the order of the data.
 
-    scene     what a picture is of          render    scenes to images, on any device
-    worlds    laws of scenes                split     what may be seen, and how far the rest is
-    data      endless seeded batches        report    records, tables, pages
+scene     what a picture is of          render    scenes to images, on any device
+worlds    laws of scenes                split     what may be seen, and how far the rest is
+data      endless seeded batches        report    records, tables, pages
 
-    >>> import torch
-    >>> from recombine import Clevr
-    >>> world = Clevr(size=64, objects=(1, 3))
-    >>> scenes = world.scenes(torch.arange(8), seed=0)
-    >>> world.image(scenes).shape
-    torch.Size([8, 3, 64, 64])
+>>> import torch
+>>> from recombine import Clevr
+>>> world = Clevr(size=64, objects=(1, 3))
+>>> scenes = world.scenes(torch.arange(8), seed=0)
+>>> world.image(scenes).shape
+torch.Size([8, 3, 64, 64])
 """
 
 from recombine.data import Batch, Stream

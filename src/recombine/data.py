@@ -16,7 +16,7 @@ from recombine.draw import bits, whole
 from recombine.scene import Factor, Scenes, World
 
 # Neighbours stay neighbours with probability 1/2 in a round.
-_ROUNDS = 32
+_ROUNDS = 24
 
 
 @runtime_checkable

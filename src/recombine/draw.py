@@ -32,7 +32,7 @@ def _mixed(value: Int[Tensor, "*batch"]) -> Int[Tensor, "*batch"]:
 
 def bits(
     seed: int, index: Int[Tensor, " batch"], draw: Int[Tensor, "*draw"]
-) -> Int[Tensor, "batch *draw"]:
+) -> Int[Tensor, " batch *draw"]:
     """Return 64 random bits per scene number and draw number."""
     start = torch.full_like(index, _signed(seed * _ODD + _FIRST))
     scene = _mixed(_mixed(start) + (index + 1) * _signed(_ODD))
@@ -42,14 +42,14 @@ def bits(
 
 def uniform(
     seed: int, index: Int[Tensor, " batch"], draw: Int[Tensor, "*draw"]
-) -> Float[Tensor, "batch *draw"]:
+) -> Float[Tensor, " batch *draw"]:
     """Return numbers in [0, 1) that are multiples of 2^-24, hence exact in float32."""
     return _shifted(bits(seed, index, draw), 40).to(torch.float32) * 2.0**-24
 
 
 def whole(
     seed: int, index: Int[Tensor, " batch"], draw: Int[Tensor, "*draw"], below: int
-) -> Int[Tensor, "batch *draw"]:
+) -> Int[Tensor, " batch *draw"]:
     """Return whole numbers in [0, below)."""
     # 31 bits times a small number fits in 63; the bias is below / 2^31.
     return (_shifted(bits(seed, index, draw), 33) * below) >> 31

@@ -4,7 +4,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,6 @@ from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
 from recombine.commands.render import given
 from recombine.render import engine, kernel
-from recombine.render.stage import Stage
 from recombine.report.origin import device_name
 from recombine.report.record import Measurement, Record
 from recombine.report.table import number
@@ -173,10 +172,12 @@ def record(
 ) -> Record:
     """Return what is kept of this run."""
     headline = [name for name in measured if name.startswith("ratio@")]
+    # Where this machine keeps its files is nobody's business.
+    declared = replace(options, save=None, with_blender=None, json=False)
     return Record(
         question=f"How much faster than Blender are scenes rendered ({device.type})?",
         command="recombine bench render",
-        experiment=repr(options),
+        experiment=repr(declared),
         seed=0,
         device=device_name(device),
         seconds=seconds,

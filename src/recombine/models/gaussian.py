@@ -12,7 +12,7 @@ from torch import Tensor
 from recombine.denoiser import check_call, unit_noise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Constant:
     """Say the same of every condition: a mean or a weight that does not depend on what is told."""
 
@@ -23,7 +23,7 @@ class Constant:
         return value.expand(len(condition), *value.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spectrum:
     """A covariance by its principal axes (columns) and the variance along each."""
 

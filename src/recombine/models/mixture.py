@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import comb, log, prod
+from math import comb, prod
 from typing import TypeAlias
 
 import torch
@@ -100,13 +100,13 @@ class MixtureLaw:
         self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
     ) -> Float[Tensor, " batch *image"]:
         """Draw clean images, one per row of the condition."""
-        mean, axes = self.mean(condition), self._spectrum
+        mean = self.mean(condition)
+        axes = self._spectrum.to(mean)
         weight = self._weighed(condition).exp().to(generator.device)
         chosen = torch.multinomial(weight, 1, generator=generator)[:, 0].to(mean.device)
         mean = mean[torch.arange(len(mean), device=mean.device), chosen]
-        own = self.covariance.dim() == 3
-        axes = Spectrum(axes.variance[chosen], axes.axes[chosen]) if own else axes
-        axes = axes.to(mean)
+        if self.covariance.dim() == 3:
+            axes = Spectrum(axes.variance[chosen], axes.axes[chosen])
         offset = axes.back(unit_noise(mean.flatten(1), generator) * axes.variance.sqrt())
         return mean + offset.reshape(mean.shape)
 
@@ -140,7 +140,7 @@ class MixtureLaw:
         return Seen(axes, mean, coordinate, variance, log_weight + log_normal(coordinate, variance))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Seen:
     """A noisy image as each component sees it, in coordinates along the component's own axes."""
 
@@ -230,7 +230,7 @@ class SceneWeight:
         """Return log weights before anything is told: each count, then each place, alike."""
         count = present.sum(dim=1)
         _, group, size = count.unique(return_inverse=True, return_counts=True)
-        return -size[group].double().log() - log(len(size))
+        return -size[group].double().log()
 
 
 def scene_law(

@@ -129,8 +129,8 @@ def _meet(light: _Light, origin: Vector, ray: Vector) -> _Surface:
     solid = (which >= 0) & (distance < behind)
     distance = torch.where(solid, distance, behind)
     point = vector(lambda i: origin[i] + distance * ray[i])
-    inwards = [torch.where(side == axis + 1, -torch.sign(ray[axis]), 0.0) for axis in (0, 1)]
-    normal = (*inwards, (side == 0).to(distance))
+    x, y = (torch.where(side == axis + 1, -torch.sign(ray[axis]), 0.0) for axis in (0, 1))
+    normal = (x, y, (side == 0).to(distance))
     floor, wall = columns(stage.view, st.FLOOR), columns(stage.view, st.WALL)
     colour = vector(lambda i: torch.where(side == 0, floor[i], wall[i]).clone())
     metal = torch.zeros_like(solid)

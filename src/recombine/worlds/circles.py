@@ -57,8 +57,6 @@ class Circles:
             raise ValueError(f"spread is from 0 to 1; got {self.spread}")
         if not self.noise >= 0:
             raise ValueError(f"noise is at least 0; got {self.noise}")
-        if len(set(self.among)) < len(self.among):
-            raise ValueError(f"each composition is named once; got {self.among}")
         concept_rows(self.factors, self.among)
 
     def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:

@@ -49,7 +49,7 @@ def recovered_eye(
 def _projected(
     eye: NDArray[np.float64], points: NDArray[np.float64], image: tuple[int, int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return pixels and depths of points, and the forward axis, of a camera that faces the origin."""
+    """Return pixels and depths of points, and the forward axis, of a camera facing the origin."""
     forward = -eye / np.linalg.norm(eye)
     right = np.cross(forward, [0.0, 0.0, 1.0])
     right /= np.linalg.norm(right)

@@ -29,7 +29,7 @@ def write(scenes: Scenes, world: World, names: Sequence[str], first: int = 0) ->
     scenes = scenes.to("cpu")
     solid = scenes.position.shape[-1] == 3
     extra = _solid_entries(scenes, world.size) if solid else [{} for _ in names]
-    written = [
+    written: list[dict[str, Any]] = [
         {
             "split": world.name,
             "image_index": first + number,

@@ -48,8 +48,6 @@ class Shapes2D:
             raise ValueError(f"an image has a side of at least 1 pixel; got {self.size}")
         if not self.shapes or not set(self.shapes) <= {"circle", "triangle", "square"}:
             raise ValueError(f"shapes are among circle, triangle and square; got {self.shapes}")
-        if len(set(self.among)) < len(self.among):
-            raise ValueError(f"each composition is named once; got {self.among}")
         # Beyond these, large meets small, a channel leaves [0, 1], a shape leaves the image.
         for name, most in (("size_jitter", 0.2), ("colour_jitter", 0.1), ("place_jitter", 1.0)):
             if not 0 <= getattr(self, name) <= most:

@@ -1,0 +1,221 @@
+"""An experiment is a value: it can be printed, compared, varied and stored."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from recombine.condition import Conditioner
+from recombine.data import Batch, Source
+from recombine.denoiser import (
+    Denoiser,
+    Predicting,
+    Preconditioned,
+    denoised_from_noise,
+    denoised_from_velocity,
+    noise,
+    velocity,
+)
+from recombine.objectives.diffusion import Diffusion, StepDiffusion
+from recombine.report.record import Measurement
+from recombine.sample.heun import HEUN, DenoisingGenerator, Sampler
+from recombine.train import Decay, constant
+
+_INVERSE = {noise: denoised_from_noise, velocity: denoised_from_velocity}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train, and how fast.
+
+    `batch` counts the images of a step over all processes. The learning rate rises for `warm_up`
+    steps, then follows `decay`. `ema` is the share the average keeps at each step, `clip` the
+    longest gradient. The measurements are also made at each of the `milestones`.
+    """
+
+    steps: int
+    batch: int
+    learning_rate: float = 1e-3
+    warm_up: int = 0
+    decay: Decay = constant
+    ema: float = 0.999
+    clip: float = 1.0
+    milestones: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch < 1:
+            raise ValueError(f"steps and batch are at least 1; got {self.steps} and {self.batch}")
+        if not (0 < self.learning_rate < float("inf") and self.clip > 0):
+            raise ValueError(
+                f"learning_rate and clip are above 0; got {self.learning_rate} and {self.clip}"
+            )
+        if not 0 <= self.ema < 1 or self.warm_up < 0:
+            raise ValueError(
+                f"ema lies in [0, 1) and warm_up is not negative; got {self.ema}, {self.warm_up}"
+            )
+        if any(not 0 < milestone <= self.steps for milestone in self.milestones):
+            raise ValueError(f"milestones are steps of 1 to {self.steps}; got {self.milestones}")
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 1."""
+        risen = min(step / self.warm_up, 1.0) if self.warm_up else 1.0
+        return self.learning_rate * risen * self.decay(step, self.steps)
+
+    def tiny(self) -> "Budget":
+        """Return a budget of seconds, with as many milestones."""
+        steps, batch = min(self.steps, 20), min(self.batch, 16)
+        reached = {max(1, milestone * steps // self.steps) for milestone in self.milestones}
+        return replace(
+            self,
+            steps=steps,
+            batch=batch,
+            warm_up=min(self.warm_up, 5),
+            ema=min(self.ema, 0.9),
+            milestones=tuple(sorted(reached)),
+        )
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Images in [0, 1] as a denoiser sees them: in [-1, 1]."""
+
+    def __call__(self, image: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
+        return 2 * image - 1
+
+    def back(self, x: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
+        """Return the image that looks like this to a denoiser."""
+        return (x + 1) / 2
+
+
+@runtime_checkable
+class View(Protocol):
+    """How images look to a denoiser, and back."""
+
+    def __call__(self, image: Tensor, /) -> Tensor: ...
+
+    def back(self, x: Tensor, /) -> Tensor: ...
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A declared network; what it builds maps (x, clock, condition) to an answer like x."""
+
+    def build(self) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found: numbers for the record, lists for its figures, images for a sheet."""
+
+    measurements: Mapping[str, Measurement]
+    curves: Mapping[str, list[Any]] = field(default_factory=dict)
+    images: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A denoiser and the experiment it comes from; all that a question may look at."""
+
+    experiment: "Experiment"
+    denoiser: Denoiser
+    device: torch.device
+
+    def images(
+        self, condition: Float[Tensor, " batch *told"], generator: torch.Generator
+    ) -> Float[Tensor, " batch *image"]:
+        """Draw one image per row of the condition."""
+        experiment = self.experiment
+        draw = DenoisingGenerator(self.denoiser, experiment.shape, experiment.sampler)
+        return experiment.view.back(draw(condition.to(self.device), generator))
+
+
+@runtime_checkable
+class Ask(Protocol):
+    """A question to a trained denoiser, declared as a value."""
+
+    def __call__(self, trained: Trained, generator: torch.Generator, /) -> Findings: ...
+
+    def tiny(self) -> "Ask":
+        """Return the same question, answered in a second."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One trained model and what is asked of it.
+
+    `headline` names the measurements that answer the question.
+    """
+
+    question: str
+    world: Source
+    network: Network
+    budget: Budget
+    asks: tuple[Ask, ...]
+    headline: tuple[str, ...]
+    conditioner: Conditioner = Conditioner()
+    objective: Diffusion | StepDiffusion = Diffusion()
+    sampler: Sampler = HEUN
+    view: View = Centred()
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an image as the denoiser sees it."""
+        return tuple(self.view(torch.zeros(1, 3, self.world.size, self.world.size)).shape[1:])
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint: the same for the same values, in any process."""
+        return hashlib.sha256(spelled(self).encode()).hexdigest()
+
+    def denoiser(self) -> nn.Module:
+        """Return the untrained denoiser; its weights come from torch's global generator."""
+        network = self.network.build()
+        if isinstance(self.objective, Diffusion):
+            return Preconditioned(network, self.objective.sigma_data)
+        inverse = _INVERSE[self.objective.target]
+        return Predicting(network, inverse, self.objective.schedule.time)
+
+    def example(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return what the denoiser learns from a batch: images as it sees them, and conditions."""
+        return self.view(batch.image), self.conditioner(batch.scenes, generator)
+
+    def asked(self, trained: Trained, generator: torch.Generator) -> Findings:
+        """Put every question and join what is found."""
+        found = [ask(trained, generator) for ask in self.asks]
+        joined: dict[str, dict[str, Any]] = {each.name: {} for each in fields(Findings)}
+        for each in found:
+            for name, part in joined.items():
+                part.update(getattr(each, name))
+        return Findings(**joined)
+
+    def tiny(self) -> "Experiment":
+        """Return the same experiment, small enough for a test on a laptop."""
+        return replace(
+            self,
+            budget=self.budget.tiny(),
+            asks=tuple(ask.tiny() for ask in self.asks),
+            sampler=replace(self.sampler, steps=min(self.sampler.steps, 4)),
+            seeds=self.seeds[:1],
+        )
+
+
+def spelled(value: Any) -> str:
+    """Return a repr that is the same in every process: functions by name, not by address."""
+    if is_dataclass(value) and not isinstance(value, type):
+        # A Files source names its data in its repr, and leaves out the folder.
+        shown = [each for each in fields(value) if each.repr]
+        inside = ", ".join(f"{each.name}={spelled(getattr(value, each.name))}" for each in shown)
+        return f"{type(value).__name__}({inside})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(spelled, value))}{',' if len(value) == 1 else ''})"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return value.__qualname__
+    text = repr(value)
+    if " at 0x" in text:
+        raise ValueError(f"an experiment is made of values that can be spelled; got {text}")
+    return text

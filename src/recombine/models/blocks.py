@@ -1,0 +1,235 @@
+"""What the networks are built of. Norms are over the channels of one place, hence local."""
+
+from typing import Protocol, TypeVar, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from recombine.models.entry import Entry, Tokens, Told, Vector
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A declared network: a frozen value that can be built, with fresh weights each time.
+
+    What is built answers (x, clock, condition) with an image, see `Preconditioned`.
+    """
+
+    def build(self) -> nn.Module: ...
+
+
+def parameters_of(declared: Network) -> int:
+    """Return how many numbers a network learns, without making them."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in declared.build().parameters())
+
+
+def rms(x: Float[Tensor, "*any"], dim: int = -1) -> Float[Tensor, "*any"]:
+    """Scale to a root mean square of one along an axis."""
+    # Cast back: autocast takes the root in float32, which would double the traffic that follows.
+    return x * (x.square().mean(dim=dim, keepdim=True) + 1e-6).rsqrt().to(x.dtype)
+
+
+def zeroed(module: Module) -> Module:
+    """Start a layer at zero, so that the block it ends starts as the identity."""
+    for parameter in module.parameters():
+        nn.init.zeros_(parameter)
+    return module
+
+
+class Waves(nn.Module):
+    """Numbers as themselves, sines and cosines, so that small differences are heard.
+
+    Frequencies are in cycles per unit and rise geometrically.
+    """
+
+    def __init__(self, count: int, lowest: float, highest: float) -> None:
+        super().__init__()
+        self.width = 2 * count + 1
+        share = torch.arange(count) / max(count - 1, 1)
+        turns = 2 * torch.pi * lowest * (highest / lowest) ** share
+        self.register_buffer("turns", turns, persistent=False)
+        self.turns: Tensor
+
+    def forward(self, value: Float[Tensor, "*any"]) -> Float[Tensor, "*any wave"]:
+        angle = value[..., None] * self.turns.to(value.dtype)
+        return torch.cat([value[..., None], angle.sin(), angle.cos()], dim=-1)
+
+
+def positions(side: int, width: int) -> Float[Tensor, "width side side"]:
+    """Return sines and cosines of row and column, half a cycle to a quarter of the side long."""
+    if width % 4:
+        raise ValueError(f"positions have a width that is a multiple of 4; got {width}")
+    centre = (torch.arange(side) + 0.5) / side
+    waves = Waves(width // 4, 0.5, max(side / 4, 1))(centre)[:, 1:].T
+    row, column = waves[:, :, None], waves[:, None]
+    return torch.cat([row.expand(-1, -1, side), column.expand(-1, side, -1)])
+
+
+class Embedding(nn.Module):
+    """The noise level and what is told to the whole image, as one vector."""
+
+    def __init__(self, width: int, entry: Entry = None) -> None:
+        super().__init__()
+        self.waves = Waves(32, 0.25, 16)
+        self.noise = nn.Linear(self.waves.width, width)
+        self.told = heard(entry.width, width) if isinstance(entry, Vector) else None
+        self.out = nn.Linear(width, width)
+
+    def forward(
+        self,
+        clock: Float[Tensor, " batch"],
+        told: Float[Tensor, "batch feature"] | None = None,
+    ) -> Float[Tensor, "batch width"]:
+        hidden = self.noise(self.waves(clock))
+        if self.told is not None:
+            hidden = hidden + self.told(told)
+        return F.silu(self.out(F.silu(hidden)))
+
+
+def heard(inputs: int, width: int) -> nn.Linear:
+    """Return a layer in which one told bit is as loud as the noise level, however many may be."""
+    layer = nn.Linear(inputs, width, bias=False)
+    nn.init.normal_(layer.weight, std=0.5)
+    return layer
+
+
+class TokenEmbedding(nn.Module):
+    """Told things as vectors, behind one that is always there: attention needs somewhere to go."""
+
+    def __init__(self, entry: Tokens, width: int) -> None:
+        super().__init__()
+        self.waves = Waves(6, 0.5, 16)
+        self.inner = nn.Linear((entry.width - 1) * self.waves.width, width)
+        self.outer = nn.Linear(width, width)
+        self.nothing = nn.Parameter(torch.randn(width))
+
+    def forward(
+        self, told: Told
+    ) -> tuple[Float[Tensor, "batch token width"], Bool[Tensor, "batch token"]]:
+        assert told.tokens is not None
+        assert told.present is not None
+        tokens = self.outer(F.silu(self.inner(self.waves(told.tokens).flatten(2))))
+        nothing = self.nothing.to(tokens.dtype).expand(len(tokens), 1, -1)
+        return torch.cat([nothing, tokens], dim=1), F.pad(told.present, (1, 0), value=True)
+
+
+class Attention(nn.Module):
+    """Every token looks at all tokens."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.gain = nn.Parameter(torch.ones(head_width(width, heads)))
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token width"]:
+        query, key, value = self.query_key_value(x).chunk(3, dim=-1)
+        return self.out(attended(query, key, value, self.gain))
+
+
+class Hearing(nn.Module):
+    """Every token looks at what is told."""
+
+    def __init__(self, width: int, heads: int, told: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(told, 2 * width)
+        self.gain = nn.Parameter(torch.ones(head_width(width, heads)))
+        self.out = zeroed(nn.Linear(width, width))
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch token width"],
+        told: Float[Tensor, "batch thing feature"],
+        present: Bool[Tensor, "batch thing"],
+    ) -> Float[Tensor, "batch token width"]:
+        key, value = self.key_value(told).chunk(2, dim=-1)
+        return self.out(attended(self.query(x), key, value, self.gain, present[:, None, None]))
+
+
+def head_width(width: int, heads: int) -> int:
+    """Return how many channels a head has."""
+    if width % heads:
+        raise ValueError(f"a width of {width} cannot be shared by {heads} heads")
+    return width // heads
+
+
+def attended(
+    query: Float[Tensor, "batch token width"],
+    key: Float[Tensor, "batch thing width"],
+    value: Float[Tensor, "batch thing width"],
+    gain: Float[Tensor, " head_width"],
+    mask: Bool[Tensor, "batch 1 1 thing"] | None = None,
+) -> Float[Tensor, "batch token width"]:
+    """Mix values by how well queries fit keys, both of unit length: bf16 stays in range."""
+    split = (t.unflatten(-1, (-1, len(gain))).transpose(1, 2) for t in (query, key, value))
+    query, key, value = split
+    query = rms(query) * gain.to(query.dtype)
+    mixed = F.scaled_dot_product_attention(query, rms(key), value, attn_mask=mask)
+    return mixed.transpose(1, 2).flatten(2)
+
+
+class Transformer(nn.Module):
+    """Look around, hear what is told, think: each is added to the tokens.
+
+    With a modulation (shift, scale and gate for looking and for thinking) this is adaLN-zero of
+    Peebles & Xie 2023; without one it is a plain pre-norm block.
+    """
+
+    def __init__(self, width: int, heads: int, told: int = 0, expansion: int = 4) -> None:
+        super().__init__()
+        self.attention = Attention(width, heads)
+        self.hearing = Hearing(width, heads, told) if told else None
+        self.inner = nn.Linear(width, expansion * width)
+        self.outer = nn.Linear(expansion * width, width)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch token width"],
+        modulation: Float[Tensor, "batch six_widths"] | None = None,
+        told: Float[Tensor, "batch thing feature"] | None = None,
+        present: Bool[Tensor, "batch thing"] | None = None,
+    ) -> Float[Tensor, "batch token width"]:
+        parts = (None,) * 6 if modulation is None else modulation[:, None].chunk(6, dim=-1)
+        x = x + gated(self.attention(modulated(rms(x), *parts[:2])), parts[2])
+        if self.hearing is not None:
+            x = x + self.hearing(rms(x), told, present)
+        thought = self.outer(F.gelu(self.inner(modulated(rms(x), *parts[3:5])), approximate="tanh"))
+        return x + gated(thought, parts[5])
+
+
+def modulated(x: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
+    """Shift and scale channels; scale is what is added to one."""
+    return x if shift is None or scale is None else x * (1 + scale) + shift
+
+
+def gated(x: Tensor, gate: Tensor | None) -> Tensor:
+    """Let through as much of each channel as the gate says."""
+    return x if gate is None else x * gate
+
+
+class Residual(nn.Module):
+    """Two convolutions added to their input; the second sees channels shifted and scaled.
+
+    No biases: the shift is one, and their gradients cost a pass over everything.
+    """
+
+    def __init__(self, width: int, kernel: int = 3) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(width, width, kernel, padding=kernel // 2, bias=False)
+        self.second = zeroed(nn.Conv2d(width, width, kernel, padding=kernel // 2, bias=False))
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch width height width_"],
+        modulation: Float[Tensor, "batch two_widths #height #width_"],
+    ) -> Float[Tensor, "batch width height width_"]:
+        shift, scale = modulation.chunk(2, dim=1)
+        hidden = self.first(F.silu(rms(x, 1)))
+        return x + self.second(F.silu(modulated(rms(hidden, 1), shift, scale)))

@@ -1,0 +1,102 @@
+"""The diffusion transformer: patches as tokens, steered by adaLN-zero (Peebles & Xie 2023)."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from recombine.models.blocks import (
+    Embedding,
+    TokenEmbedding,
+    Transformer,
+    modulated,
+    positions,
+    rms,
+    zeroed,
+)
+from recombine.models.entry import (
+    Channels,
+    Entry,
+    Tokens,
+    Vector,
+    check_counts,
+    check_image,
+    read,
+)
+
+
+@dataclass(frozen=True)
+class DiT:
+    """A transformer on the patches of square images, or on the cells of latents (patch 1)."""
+
+    channels: int
+    size: int
+    patch: int = 1
+    entry: Entry = None
+    width: int = 192
+    layers: int = 8
+    heads: int = 6
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+        if self.size % self.patch:
+            raise ValueError(f"a side of {self.size} has no whole patches of {self.patch}")
+        if self.width % (4 * self.heads):
+            raise ValueError(
+                f"a width is a multiple of 4 and of {self.heads} heads of even width; "
+                f"got {self.width}"
+            )
+
+    def build(self) -> "DiTModule":
+        """Return the network with fresh weights."""
+        return DiTModule(self)
+
+
+# 49 tokens of 28 px images: what the discrete and the continuous studies compare, 5.4 M weights.
+STUDY_DIT = DiT(3, 28, patch=4, entry=Vector(4))
+
+
+class DiTModule(nn.Module):
+    """The weights of a `DiT`."""
+
+    def __init__(self, of: DiT) -> None:
+        super().__init__()
+        self.of = of
+        maps = of.entry.count if isinstance(of.entry, Channels) else 0
+        tokens = isinstance(of.entry, Tokens)
+        self.embedding = Embedding(of.width, of.entry)
+        self.tokens = TokenEmbedding(of.entry, of.width) if isinstance(of.entry, Tokens) else None
+        self.inlet = nn.Linear((of.channels + maps) * of.patch**2, of.width)
+        where = positions(of.size // of.patch, of.width).flatten(1).T
+        self.register_buffer("where", where, persistent=False)
+        self.where: Tensor
+        self.blocks = nn.ModuleList(
+            Transformer(of.width, of.heads, of.width if tokens else 0) for _ in range(of.layers)
+        )
+        # All layers' shifts, scales and gates in one product: small networks wait for launches.
+        self.shares = [6 * of.width] * of.layers + [2 * of.width]
+        self.modulation = zeroed(nn.Linear(of.width, sum(self.shares)))
+        self.outlet = zeroed(nn.Linear(of.width, of.channels * of.patch**2))
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch channel height width"],
+        clock: Float[Tensor, " batch"],
+        condition: Shaped[Tensor, " batch *told"],
+    ) -> Float[Tensor, "batch channel height width"]:
+        check_image(x, self.of.channels, self.of.size)
+        told = read(self.of.entry, condition, x)
+        hears = () if self.tokens is None else self.tokens(told)
+        modulation = self.modulation(self.embedding(clock.to(x.dtype), told.vector))
+        *each, last = modulation.split(self.shares, dim=1)
+        seen = x if told.channels is None else torch.cat([x, told.channels], dim=1)
+        patches = F.pixel_unshuffle(seen, self.of.patch).flatten(2).transpose(1, 2)
+        hidden = self.inlet(patches)
+        hidden = hidden + self.where.to(hidden.dtype)
+        for block, part in zip(self.blocks, each, strict=True):
+            hidden = block(hidden, part, *hears)
+        answer = self.outlet(modulated(rms(hidden), *last[:, None].chunk(2, dim=-1)))
+        grid = answer.transpose(1, 2).unflatten(2, (self.of.size // self.of.patch, -1))
+        return F.pixel_shuffle(grid, self.of.patch).to(x.dtype)

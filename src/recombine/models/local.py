@@ -1,0 +1,287 @@
+"""A denoiser that is local by construction: each cell knows its window and nothing else.
+
+The image is cut into cells. What is answered for a cell depends on the noisy pixels of the
+(2k+1) x (2k+1) cells around it, on what is told of these cells, on the noise level and on the
+cell's place: the networks 2L and 3L of Bradley 2025, who ran a network on every window in turn.
+Here all cells are answered in one pass.
+
+Two convolutions over the grid of cells read the window, one of radius ceil(k/2) and one of radius
+floor(k/2), with per-cell blocks between: together they reach exactly k cells. One wide
+convolution would be exact too, but could not build on features of neighbouring cells; more than
+two would leave small windows no radius to share. Conditions come in after the second: earlier,
+they would travel with the pixels and widen the window.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeAlias
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from recombine.models.blocks import Embedding, Residual, Waves, heard, positions, rms, zeroed
+from recombine.models.entry import check_counts, check_image, check_shape
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Told as a grid (batch, cells, cells), 1 where an object is; a cell hears its window."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Told as a list (batch, at most `most`, 3) of (x, y, present), x and y from 0 to 1.
+
+    A cell hears the sum over the entries inside its window, each seen from the cell's centre: the
+    order means nothing, and no slot of the list stays untrained when training lists are short.
+    """
+
+    most: int = 12
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+
+
+LocalEntry: TypeAlias = Cells | Places | None
+
+
+@dataclass(frozen=True)
+class Local:
+    """A local denoiser of cells x cells; `window` is k, the cells it sees to each side.
+
+    Windows are centred and overhang the image: k = 8 of 16 cells sees all of it only from the
+    middle, k = 15 from everywhere. `blocks` come after each of the two readings.
+    """
+
+    channels: int
+    size: int
+    cells: int = 16
+    window: int = 2
+    entry: LocalEntry = Cells()
+    width: int = 320
+    blocks: int = 3
+    embedding: int = 192
+
+    def __post_init__(self) -> None:
+        check_counts(self, "window")
+        if not 0 <= self.window < self.cells:
+            raise ValueError(
+                f"a window reaches 0 to {self.cells - 1} cells to each side; got {self.window}"
+            )
+        if self.size % self.cells:
+            raise ValueError(f"{self.size} pixels cannot be cut into {self.cells} cells")
+
+    @property
+    def pixels(self) -> int:
+        """The side of a cell."""
+        return self.size // self.cells
+
+    @property
+    def radii(self) -> tuple[int, int]:
+        """How far each of the two readings reaches."""
+        return (self.window + 1) // 2, self.window // 2
+
+    def build(self) -> "LocalModule":
+        """Return the network with fresh weights."""
+        return LocalModule(self)
+
+
+# The repair of the length study, 3.1 M weights; its control is the same with window=8.
+STUDY_LOCAL = Local(3, 64)
+
+
+class LocalModule(nn.Module):
+    """The weights of a `Local`."""
+
+    def __init__(self, of: Local) -> None:
+        super().__init__()
+        self.of = of
+        pixels, where = of.channels * of.pixels**2, positions(of.cells, 64).permute(1, 2, 0)
+        self.embedding = Embedding(of.embedding)
+        self.place = nn.Linear(where.shape[-1], of.embedding)
+        self.border = nn.Linear((2 * of.window + 1) ** 2, of.embedding, bias=False)
+        self.told = hearing(of)
+        self.first = Stage(pixels, of, of.radii[0])
+        self.second = Stage(of.width, of, of.radii[1])
+        self.outlet = zeroed(nn.Conv2d(of.width, pixels, 1))
+        self.register_buffer("where", where.contiguous(), persistent=False)
+        inside = windows(torch.ones(1, of.cells, of.cells), of.window)
+        self.register_buffer("inside", inside, persistent=False)
+        self.where: Tensor
+        self.inside: Tensor
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch channel height width"],
+        clock: Float[Tensor, " batch"],
+        condition: Shaped[Tensor, " batch *told"],
+    ) -> Float[Tensor, "batch channel height width"]:
+        check_image(x, self.of.channels, self.of.size)
+        noise = self.embedding(clock.to(x.dtype))[:, None, None]
+        known = noise + self.place(self.where)
+        hidden = self.first(F.pixel_unshuffle(x, self.of.pixels), known)
+        known = known + self.border(self.inside)
+        if self.told is not None:
+            known = known + self.told(condition, x)
+        return self.answer(self.second(hidden, known)).to(x.dtype)
+
+    def answer(
+        self, hidden: Float[Tensor, "batch feature row column"]
+    ) -> Float[Tensor, "batch channel height width"]:
+        """Return the pixels of each cell."""
+        return F.pixel_shuffle(self.outlet(F.silu(rms(hidden, 1))), self.of.pixels)
+
+
+class Stage(nn.Module):
+    """Read the cells around each cell, then think about each cell alone."""
+
+    def __init__(self, inputs: int, of: Local, radius: int) -> None:
+        super().__init__()
+        self.radius = radius
+        # A way of its own for the cell itself, or it would drown among those of a wide window.
+        self.own = nn.Conv2d(inputs, of.width, 1, bias=False)
+        self.around = nn.Conv2d(inputs, of.width, 2 * radius + 1, bias=False)
+        self.inner = nn.Linear(of.embedding, of.embedding)
+        self.modulation = nn.Linear(of.embedding, 2 * of.width * of.blocks)
+        self.blocks = nn.ModuleList(Residual(of.width, 1) for _ in range(of.blocks))
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch feature row column"],
+        known: Float[Tensor, "batch row_ column_ embedding"],
+        edge: int = 0,
+    ) -> Float[Tensor, "batch width row_ column_"]:
+        """Answer for all cells but `edge` of them at each border, which are only read."""
+        rows, columns = (slice(edge, side - edge) for side in x.shape[2:])
+        around = F.conv2d(x, self.around.weight, padding=self.radius - edge)
+        hidden = self.own(x[:, :, rows, columns]) + around
+        steered = self.modulation(F.silu(self.inner(F.silu(known)))).permute(0, 3, 1, 2)
+        for block, part in zip(self.blocks, steered.chunk(len(self.blocks), 1), strict=True):
+            hidden = block(hidden, part)
+        return hidden
+
+
+def windows(
+    grid: Float[Tensor, "batch row column"], reach: int
+) -> Float[Tensor, "batch row column cell"]:
+    """Return the window of each cell as a vector, row by row; zero outside the grid."""
+    vectors = F.unfold(grid[:, None], 2 * reach + 1, padding=reach)
+    return vectors.transpose(1, 2).unflatten(1, grid.shape[1:])
+
+
+class CellsHearing(nn.Module):
+    """The told cells of a window as a vector: `Cells`."""
+
+    def __init__(self, of: Local) -> None:
+        super().__init__()
+        self.of = of
+        self.embed = heard((2 * of.window + 1) ** 2, of.embedding)
+
+    def forward(
+        self,
+        condition: Shaped[Tensor, " batch *told"],
+        x: Float[Tensor, "batch channel height width"],
+    ) -> Float[Tensor, "batch row column embedding"]:
+        expected = (len(x), self.of.cells, self.of.cells)
+        check_shape(condition.shape == expected, self.of.entry, expected, condition)
+        return self.embed(windows(condition.to(x.dtype), self.of.window))
+
+    def at(self, condition: Tensor, x: Tensor, row: int, column: int) -> Tensor:
+        """Return what one cell hears."""
+        side, wide = 2 * self.of.window + 1, F.pad(condition.to(x.dtype), [self.of.window] * 4)
+        return self.embed(wide[:, row : row + side, column : column + side].flatten(1))
+
+
+class PlacesHearing(nn.Module):
+    """The told places inside a window as a vector: `Places`."""
+
+    def __init__(self, of: Local) -> None:
+        super().__init__()
+        self.of = of
+        self.waves = Waves(6, 1 / (4 * of.window + 2), 1)  # in cells: the window is half a cycle
+        self.inner = nn.Linear(2 * self.waves.width, of.embedding)
+        self.outer = nn.Linear(of.embedding, of.embedding, bias=False)
+
+    def forward(
+        self,
+        condition: Shaped[Tensor, " batch *told"],
+        x: Float[Tensor, "batch channel height width"],
+    ) -> Float[Tensor, "batch row column embedding"]:
+        most = self.of.entry.most if isinstance(self.of.entry, Places) else 0
+        good = condition.dim() == 3 and condition.shape[::2] == (len(x), 3)
+        good = good and condition.shape[1] <= most
+        check_shape(good, self.of.entry, (len(x), f"at most {most}", 3), condition)
+        present = condition[..., 2] != 0
+        place = self.of.cells * condition[..., :2].to(x.dtype).masked_fill(~present[..., None], 0)
+        cell = torch.arange(self.of.cells, device=x.device)
+        centre = torch.stack(torch.meshgrid(cell, cell, indexing="xy"), dim=-1)[:, :, None]
+        held = place.floor().clamp(0, self.of.cells - 1)[:, None, None]
+        kept = ((held - centre).abs() <= self.of.window).all(dim=-1) & present[:, None, None]
+        each = self.each(place[:, None, None] - centre - 0.5)
+        return self.outer((each * kept[..., None]).sum(dim=-2))
+
+    def each(self, offset: Float[Tensor, "*place 2"]) -> Float[Tensor, "*place embedding"]:
+        """Return what a place says to a cell, given how far right and down of it it lies."""
+        return F.silu(self.inner(self.waves(offset).flatten(-2)))
+
+    def at(self, condition: Tensor, x: Tensor, row: int, column: int) -> Tensor:
+        """Return what one cell hears."""
+        heard, reach = [], self.of.window
+        for places in condition.to(x.dtype):
+            told = places[places[:, 2] != 0, :2] * self.of.cells
+            held = told.floor().clamp(0, self.of.cells - 1)
+            offset = told - torch.tensor([column, row]).to(told)
+            near = ((held - torch.tensor([column, row]).to(told)).abs() <= reach).all(dim=1)
+            heard.append(self.outer(self.each(offset[near] - 0.5).sum(dim=0)))
+        return torch.stack(heard)
+
+
+def hearing(of: Local) -> CellsHearing | PlacesHearing | None:
+    """Return the weights that listen to what a local network is told."""
+    if of.entry is None:
+        return None
+    return CellsHearing(of) if isinstance(of.entry, Cells) else PlacesHearing(of)
+
+
+def patchwise(
+    network: LocalModule,
+    x: Float[Tensor, "batch channel height width"],
+    clock: Float[Tensor, " batch"],
+    condition: Shaped[Tensor, " batch *told"],
+) -> Float[Tensor, "batch channel height width"]:
+    """Answer cell by cell, each from a cut-out of its own window: the slow twin of one pass."""
+    of, answer = network.of, torch.empty_like(x)
+    side, wide = (2 * of.window + 1) * of.pixels, F.pad(x, [of.window * of.pixels] * 4)
+    for row, column in product(range(of.cells), repeat=2):
+        top, left = row * of.pixels, column * of.pixels
+        patch = wide[:, :, top : top + side, left : left + side]
+        told = None if network.told is None else network.told.at(condition, x, row, column)
+        cell = _alone(network, patch, clock, told, (row, column))
+        answer[:, :, top : top + of.pixels, left : left + of.pixels] = cell
+    return answer
+
+
+def _alone(
+    network: LocalModule,
+    patch: Tensor,
+    clock: Tensor,
+    told: Tensor | None,
+    cell: tuple[int, int],
+) -> Tensor:
+    """Answer for the middle cell of a patch; cells outside the image have no features."""
+    of, (first, second) = network.of, network.of.radii
+    rows, columns = (slice(at, at + 2 * second + 1) for at in cell)
+    frame = [0, 0] + [second] * 4
+    inside = F.pad(torch.ones_like(network.where[..., :1]), frame)[rows, columns]
+    where = F.pad(network.where, frame)[rows, columns]
+    noise = network.embedding(clock.to(patch.dtype))[:, None, None]
+    hidden = network.first(
+        F.pixel_unshuffle(patch, of.pixels), noise + network.place(where), edge=first
+    )
+    row, column = cell
+    known = noise + network.place(network.where[row, column])
+    known = known + network.border(network.inside[0, row, column])
+    known = known if told is None else known + told[:, None, None]
+    return network.answer(network.second(hidden * inside[..., 0], known, edge=second))

@@ -1,0 +1,159 @@
+"""The training loop. There is one, and the caller watches it, saves it and stops it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from math import cos, pi
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.overrides import TorchFunctionMode
+
+from recombine.denoiser import Denoiser
+
+Decay: TypeAlias = Callable[[int, int], float]
+"""(step, steps) -> share of the learning rate after the warm-up, for step 1 up to steps."""
+
+
+def constant(step: int, steps: int) -> float:
+    """Keep the learning rate."""
+    del step, steps
+    return 1.0
+
+
+def cosine(step: int, steps: int) -> float:
+    """Fall to zero along half a wave."""
+    return (1 + cos(pi * step / steps)) / 2
+
+
+@dataclass(frozen=True)
+class InverseRoot:
+    """Fall as 1 / sqrt(step) once `after` steps are taken (Karras et al. 2024, equation 67)."""
+
+    after: int
+
+    def __call__(self, step: int, steps: int) -> float:
+        del steps
+        return max(step / self.after, 1.0) ** -0.5
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """What is made small: the loss of a denoiser on a batch."""
+
+    def __call__(
+        self,
+        denoiser: Denoiser,
+        image: Float[Tensor, " batch *image"],
+        condition: Shaped[Tensor, " batch *told"],
+        *,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]: ...
+
+
+_SHAPE_AT = {torch.rand: 0, torch.randn: 0, torch.randint: -1}
+"""Where each draw that can be shared is told its shape."""
+
+
+class Share(TorchFunctionMode):
+    """Inside it, a draw from a generator is this process's share of the draw for all processes.
+
+    Process r of n keeps every n-th row, as it does of the scenes. All draw the same numbers, so a
+    run does not depend on the number of processes, and no objective has to know of them.
+    """
+
+    def __init__(self, process: int, processes: int) -> None:
+        super().__init__()
+        self.process, self.processes = process, processes
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self.processes == 1 or kwargs.get("generator") is None:
+            return function(*args, **kwargs)
+        if function not in _SHAPE_AT:
+            known = ", ".join(each.__name__ for each in _SHAPE_AT)
+            raise ValueError(f"processes can share {known}; got {function.__name__}")
+        at = _SHAPE_AT[function]
+        rows, *others = args if isinstance(args[at], int) else args[at]
+        whole = function(*args[:at], (rows * self.processes, *others), **kwargs)
+        return whole[self.process :: self.processes]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All that training changes: the network, its optimizer and its moving average."""
+
+    denoiser: nn.Module
+    optimizer: torch.optim.Optimizer
+    average: AveragedModel
+
+    @classmethod
+    def of(cls, denoiser: nn.Module, ema: float) -> "Weights":
+        """Return an untrained start; `ema` is the share that the average keeps at each step."""
+        device = next(denoiser.parameters()).device
+        # A rate in a tensor can change inside a captured graph; the fused optimizer reads it there.
+        rate = torch.zeros((), device=device)
+        optimizer = torch.optim.Adam(denoiser.parameters(), lr=rate, fused=True)
+        average = AveragedModel(denoiser, multi_avg_fn=get_ema_multi_avg_fn(ema))
+        return cls(denoiser, optimizer, average.requires_grad_(False).eval())
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step, called with a batch; no number is looked at, so it can be captured.
+
+    `called` is the denoiser as the objective calls it, where that is wrapped (DDP, autocast);
+    `share` says which part of the batch this process has, where there are several.
+    """
+
+    weights: Weights
+    objective: Objective
+    clip: float
+    generator: torch.Generator
+    called: nn.Module | None = None
+    share: Share | None = None
+
+    def __call__(
+        self, image: Float[Tensor, " batch *image"], condition: Shaped[Tensor, " batch *told"]
+    ) -> Float[Tensor, ""]:
+        """Change the weights and return the loss before the change."""
+        denoiser = self.weights.denoiser if self.called is None else self.called
+        with self.share or nullcontext():
+            loss = self.objective(denoiser, image, condition, generator=self.generator)
+        self.weights.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.weights.denoiser.parameters(), self.clip)
+        self.weights.optimizer.step()
+        self.weights.average.update_parameters(self.weights.denoiser)
+        return loss.detach()
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the steps to come."""
+        for group in self.weights.optimizer.param_groups:
+            group["lr"].fill_(rate)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What happened in one step; the loss stays on its device until somebody asks."""
+
+    index: int
+    loss: Float[Tensor, ""]
+
+
+def train(
+    step: Step,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    rate: Callable[[int], float],
+    steps: range,
+) -> Iterator[Taken]:
+    """Take these steps, counted from 1, one batch of images and conditions each; yield after it."""
+    # The range comes first: when it ends, no batch has been taken too many.
+    for index, (image, condition) in zip(steps, batches, strict=False):
+        step.set_rate(rate(index))
+        yield Taken(index, step(image, condition))

@@ -1,0 +1,87 @@
+"""The bench measures what it says; how fast this machine is, is not tested."""
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from recombine.__main__ import main
+from recombine.commands import bench
+from recombine.report.record import Measurement, Record
+from recombine.worlds.clevr import Clevr
+from recombine.worlds.scene_file import write
+
+
+@pytest.fixture
+def scenes(tmp_path: Path) -> Path:
+    world = Clevr(objects=(1, 2))
+    path = tmp_path / "scenes.json"
+    path.write_text(json.dumps(write(world.scenes(torch.arange(2), 0), world, ["a.png", "b.png"])))
+    return path
+
+
+def test_speeds_and_ratios_are_printed_and_kept(scenes: Path, capsys, tmp_path: Path):
+    kept = tmp_path / "record.json"
+    words = ["bench", "render", "--seconds", "0.01", "--scenes", str(scenes), "--json"]
+    assert main([*words, "--device", "cpu", "--save", str(kept)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["subject"] == "render"
+    measured = printed["measurements"]
+    assert measured["images_per_second@blender"]["value"] == pytest.approx(1 / 1.2)
+    for way in ("eager", "kernel"):
+        if f"ratio@{way}" in measured:
+            ratio = measured[f"images_per_second@{way}"]["value"] * 1.2
+            assert measured[f"ratio@{way}"]["value"] == pytest.approx(ratio)
+    record = Record.load(kept)
+    assert "ratio@eager" in record.headline
+    assert str(tmp_path) not in record.experiment.replace(str(scenes), "")
+
+
+def test_speed_counts_images_not_rounds():
+    counted = []
+    measured = bench.speed(lambda: counted.append(1), images=1000, seconds=1e-9)
+    assert measured.n == bench.FEWEST_ROUNDS
+    assert len(counted) == bench.FEWEST_ROUNDS + 1
+    assert measured.value > 1000
+
+
+def test_a_ratio_is_to_the_peer():
+    ratio = bench.over(Measurement(60.0, 50.0, 70.0, n=4), Measurement(2.0, None, None, n=1))
+    assert (ratio.value, ratio.low, ratio.high, ratio.n) == (30.0, 25.0, 35.0, 4)
+
+
+def test_blender_is_asked_by_its_own_python(tmp_path: Path):
+    """A stand-in for a Python with bpy: it is given the script, the scenes and a count."""
+    fake = tmp_path / "python"
+    fake.write_text(
+        f"#!{sys.executable}\n"
+        "import json, sys\n"
+        "script, scenes, count = sys.argv[1:]\n"
+        "assert 'BLENDER' in open(script).read()\n"
+        "assert len(json.load(open(scenes))['scenes']) == 3\n"
+        "print('noise')\n"
+        "print('BLENDER ' + json.dumps({'seconds': [9.0] + [0.5, 0.25] * 4, 'version': 'x'}))\n"
+    )
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    scenes = Clevr(objects=(1, 1)).scenes(torch.arange(3), 0)
+    measured = bench.blender(fake, scenes)["images_per_second@blender"]
+    assert measured.value == pytest.approx(3.0)
+    assert measured.n == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seconds", "0"], "--seconds is more than 0; got 0.0"),
+        (["--with-blender", "nowhere/python"], "--with-blender nowhere/python did not render"),
+        (["--scenes", "nowhere.json"], "nowhere.json is not there"),
+        (["--device", "abacus"], "device 'abacus' cannot be used here"),
+    ],
+)
+def test_wrong_use_is_one_line(words: list[str], message: str, capsys):
+    assert main(["bench", "render", *words]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert message in said[-1]
