@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from dataset_files import PLACES, grey, write_clevr
-from recombine.worlds.clevr import Clevr
+from recombine.worlds.clevr import EYE, Clevr
 from recombine.worlds.files.clevr_v1 import ClevrV1
 
 
@@ -60,6 +60,12 @@ def test_objects_are_what_the_file_says(scenes: Path):
     ]
     expected = torch.tensor([[-1.2, -1.0, 0.7], [0.3, 1.1, 0.35], [1.4, 0.2, 0.7]])
     torch.testing.assert_close(found.position[0, :3], expected)
+
+
+def test_the_camera_is_recovered_in_the_frame_of_the_file(scenes: Path):
+    camera = ClevrV1(scenes).scenes_of(torch.arange(5)).camera
+    # Depths are written in full, pixels rounded: with the right frame they agree to this.
+    torch.testing.assert_close(camera, torch.tensor(EYE).expand(5, 3), atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("size", [128, 64])

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -419,8 +419,8 @@ def test_an_image_name_that_leads_elsewhere_is_refused(name: str, refused: Refus
 
 
 def test_an_image_name_that_occurs_twice_is_refused(refused: Refused):
-    Path("scenes.json").write_text(json.dumps({"scenes": [scene("a.png"), scene("A.png")]}))
-    assert "'A.png' occurs twice" in refused("render", "dots", "--scenes", "scenes.json")
+    Path("scenes.json").write_text(json.dumps({"scenes": [scene("A.png"), scene("a.png")]}))
+    assert "'a.png' occurs twice" in refused("render", "dots", "--scenes", "scenes.json")
 
 
 @pytest.mark.parametrize(
@@ -538,6 +538,21 @@ def test_report_fills_in_the_tables_once(capsys: pytest.CaptureFixture[str]):
     assert "| Long? | `recombine run x` | 3.0 s | k_max 9 [8, 10]" in Path("README.md").read_text()
     assert "| k_max | 9 | [8, 10] | 500 |" in Path("docs/deep/a.md").read_text()
     assert command_line.main(["report", "--check"]) == 0
+
+
+def test_report_links_figures_from_the_page_wherever_the_checkout_lies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    Path("clone").mkdir()
+    monkeypatch.chdir("clone")
+    checkout()
+    Path("docs/b.md").write_text("<!-- table:findings -->\n<!-- /table -->\n")
+    record = Record.load(Path("results/long.json"))
+    replace(record, figure="docs/figures/long.svg").save(Path("results/long.json"))
+    monkeypatch.chdir(tmp_path)
+    assert command_line.main(["report", "--root", "clone"]) == 0
+    assert "[figure](docs/figures/long.svg)" in Path("clone/README.md").read_text()
+    assert "[figure](figures/long.svg)" in Path("clone/docs/b.md").read_text()
 
 
 def test_report_writes_a_page_of_every_record():

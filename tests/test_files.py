@@ -92,11 +92,11 @@ def test_a_truncated_png_is_refused(tmp_path: Path, noise: Image.Image, kept: fl
 
 
 # Bytes of the header's length, of the length of the data, and of the data.
-@pytest.mark.parametrize("place", [11, 36, 60])
-def test_a_damaged_png_is_refused(tmp_path: Path, noise: Image.Image, place: int):
+@pytest.mark.parametrize(("place", "bit"), [(11, 0x01), (36, 0x80), (60, 0x80)])
+def test_a_damaged_png_is_refused(tmp_path: Path, noise: Image.Image, place: int, bit: int):
     noise.save(tmp_path / "a.png")
     data = bytearray((tmp_path / "a.png").read_bytes())
-    data[place] ^= 0x80
+    data[place] ^= bit
     (tmp_path / "a.png").write_bytes(data)
     with pytest.raises(ValueError, match="a.png is not a whole PNG image"):
         picture(tmp_path / "a.png", SQUARE)

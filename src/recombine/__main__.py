@@ -7,7 +7,7 @@ from types import ModuleType
 
 import torch
 
-from recombine.commands import bench, demo, listing, render, report
+from recombine.commands import bench, demo, listing, measure, render, report, run
 from recombine.commands.console import say
 from recombine.commands.parse import nearest, parsed
 
@@ -15,6 +15,8 @@ COMMANDS: dict[str, ModuleType] = {
     "demo": demo,
     "list": listing,
     "render": render,
+    "run": run,
+    "measure": measure,
     "report": report,
     "bench": bench,
 }

@@ -1,10 +1,11 @@
-"""Checkpoints: everything a run needs to go on, as tensors in one file that is whole or not there.
+"""What a run keeps: checkpoints to go on from, whole or not there, and a line for every step.
 
 Safetensors hold no code, so nothing is unpickled; a checksum over all of it tells of any change.
 """
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialized
 from torch import Tensor
 
-from recombine.report.files import write_bytes
+from recombine.report.files import write_bytes, write_text
 from recombine.train import Weights
 
 KEPT = 2
 """How many checkpoints of a run stay on disk."""
+POINTS = 200
+"""How many points of the loss a record keeps."""
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -37,7 +40,7 @@ class Checkpoint:
         digest = hashlib.sha256(json.dumps(dict(self.facts), sort_keys=True).encode())
         for name, value in sorted(self.tensors.items()):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-            digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy())
+            digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
@@ -159,3 +162,46 @@ def _check(found: Mapping[str, torch.Size], expected: Mapping[str, torch.Size]) 
             raise ValueError(
                 f"{name} has the shape {tuple(found[name])}, this network needs {tuple(shape)}"
             )
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """A file of one JSON object per line: the loss of each step, and what milestones found."""
+
+    path: Path
+
+    def append(self, lines: list[dict[str, Any]]) -> None:
+        """Add lines, on disk before anything that follows."""
+        try:
+            with self.path.open("a") as file:
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OSError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the lines; a last one that was cut off is left out."""
+        lines = self.path.read_text().split("\n")[:-1] if self.path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def keep(self, step: int) -> None:
+        """Forget what came after a step."""
+        kept = [json.dumps(line) + "\n" for line in self.read() if line["step"] <= step]
+        write_text(self.path, "".join(kept))
+
+    def curves(self) -> dict[str, list[Any]]:
+        """Return what a record keeps: the loss in bins, and the value of each measurement."""
+        lines = self.read()
+        losses = [(line["step"], line["loss"]) for line in lines if "loss" in line]
+        size = -(-len(losses) // POINTS)
+        bins = [losses[at : at + size] for at in range(0, len(losses), size)]
+        curves: dict[str, list[Any]] = {
+            "loss": [
+                [each[-1][0], math.fsum(loss for _, loss in each) / len(each)] for each in bins
+            ]
+        }
+        for line in lines:
+            for name, each in line.get("measurements", {}).items():
+                curves.setdefault(name, []).append([line["step"], each["value"]])
+        return curves

@@ -13,8 +13,9 @@ from recombine.condition import Conditioner
 from recombine.data import Batch, Source
 from recombine.denoiser import (
     Denoiser,
-    Predicting,
     Preconditioned,
+    Predicting,
+    Reading,
     denoised_from_noise,
     denoised_from_velocity,
     noise,
@@ -25,7 +26,9 @@ from recombine.report.record import Measurement
 from recombine.sample.heun import HEUN, DenoisingGenerator, Sampler
 from recombine.train import Decay, constant
 
-_INVERSE = {noise: denoised_from_noise, velocity: denoised_from_velocity}
+LEARNED_FROM = ("world", "network", "budget", "conditioner", "objective", "view")
+"""The fields of an experiment that its weights depend on; the others may change afterwards."""
+_INVERSE: dict[Reading, Reading] = {noise: denoised_from_noise, velocity: denoised_from_velocity}
 
 
 @dataclass(frozen=True)
@@ -169,8 +172,9 @@ class Experiment:
 
     @property
     def digest(self) -> str:
-        """A fingerprint: the same for the same values, in any process."""
-        return hashlib.sha256(spelled(self).encode()).hexdigest()
+        """A fingerprint of all that the weights depend on, the same in any process."""
+        parts = {name: getattr(self, name) for name in LEARNED_FROM}
+        return hashlib.sha256(spelled(tuple(parts.items())).encode()).hexdigest()
 
     def denoiser(self) -> nn.Module:
         """Return the untrained denoiser; its weights come from torch's global generator."""

@@ -10,8 +10,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from recombine.checkpoint import (
     Checkpoint,
+    Metrics,
     checkpoints,
     packed,
     path_of,
@@ -31,7 +32,7 @@ from recombine.checkpoint import (
 )
 from recombine.data import Stream
 from recombine.draw import bits
-from recombine.experiment import Experiment, Findings, Trained, spelled
+from recombine.experiment import LEARNED_FROM, Experiment, Findings, Trained, spelled
 from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
@@ -42,7 +43,7 @@ LOOK = 50
 """Steps between looks at the loss: each look waits for the device."""
 DIVERGED = 100
 """A loss this many times the first one will not come back."""
-_COLUMNS, _POINTS = 8, 200
+_COLUMNS = 8
 
 Watch = Callable[[int, float], None]
 """Told the step and its loss at every look."""
@@ -81,7 +82,7 @@ class Plan:
     @property
     def facts(self) -> dict[str, Any]:
         """What a folder or a checkpoint says of the run it belongs to."""
-        parts = {each.name: getattr(self.experiment, each.name) for each in fields(Experiment)}
+        parts = {name: getattr(self.experiment, name) for name in LEARNED_FROM}
         return {
             "name": self.name,
             "variant": self.variant,
@@ -135,19 +136,15 @@ def machine(device: torch.device) -> Accelerator:
 
 def run(plan: Plan, accelerator: Accelerator, settings: Settings) -> Record | None:
     """Train or go on training, measure, and write the record; only the first process has it."""
-    folder = plan.folder(settings.out)
-    if (folder / "record.json").exists():
-        plan.check(_facts(folder), folder / "experiment.json")
-        return Record.load(folder / "record.json")
     session = Session(plan, accelerator, settings)
     session.open()
     try:
         session.train()
         record = session.finish() if accelerator.is_main_process else None
     except KeyboardInterrupt as stop:
-        last = checkpoints(folder)[:1]
+        last = checkpoints(session.folder)[:1]
         at = f"saved as {last[0]}" if last else "nothing is saved yet"
-        raise Interrupted(f"stopped: {at}; go on with {plan.command}") from stop
+        raise Interrupted(f"stopped: {at}; the same command goes on from there") from stop
     accelerator.wait_for_everyone()
     accelerator.free_memory()
     return record
@@ -158,7 +155,8 @@ def measured(plan: Plan, path: Path, accelerator: Accelerator) -> Findings:
     checkpoint = Checkpoint.load(path)
     plan.check(checkpoint.facts, path)
     denoiser = _untrained(plan, accelerator.device)
-    _named(path, lambda: unpack_average(checkpoint.tensors, denoiser))
+    with _naming(path):
+        unpack_average(checkpoint.tensors, denoiser)
     denoiser = accelerator.prepare_model(denoiser.eval(), evaluation_mode=True)
     return _findings(plan, denoiser, accelerator.device, checkpoint.facts["step"])
 
@@ -170,37 +168,42 @@ class Session:
         self.plan, self.accelerator, self.settings = plan, accelerator, settings
         self.folder = plan.folder(settings.out)
         self.metrics = Metrics(self.folder / "metrics.jsonl")
+        self.seconds, self.started = 0.0, time.perf_counter()
+        self.first_loss = math.nan
         budget, device = plan.experiment.budget, accelerator.device
-        share, rest = divmod(budget.batch, accelerator.num_processes)
-        if rest:
-            raise ValueError(
-                f"a batch of {budget.batch} does not divide among {accelerator.num_processes} "
-                "processes"
-            )
-        place = accelerator.process_index, accelerator.num_processes
-        self.share = Share(*place) if place[1] > 1 else None
-        self.stream = Stream(plan.experiment.world, share, plan.seed, device, *place)
+        process, processes = accelerator.process_index, accelerator.num_processes
+        if budget.batch % processes:
+            raise ValueError(f"a batch of {budget.batch} is not {processes} equal shares")
+        self.share = Share(process, processes) if processes > 1 else None
+        own = budget.batch // processes
+        self.stream = Stream(plan.experiment.world, own, plan.seed, device, process, processes)
         self.generators = {
             purpose: _generator(plan.seed, number, device)
             for number, purpose in enumerate(("noise", "tell"))
         }
         self.weights = Weights.of(_untrained(plan, device), budget.ema)
-        self.seconds, self.started = 0.0, time.perf_counter()
+        denoiser, average = self.weights.denoiser, self.weights.average.module
+        for module in (denoiser, average) if device.type == "cuda" else ():
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            if settings.compiled:
+                module.compile()
+        self.called = accelerator.prepare_model(denoiser)
+        self.averaged = accelerator.prepare_model(average, evaluation_mode=True)
 
     def open(self) -> None:
         """Start the run's folder, or go on from its newest checkpoint."""
-        if self.accelerator.is_main_process:
+        first = self.accelerator.is_main_process
+        if first:
             self.folder.mkdir(parents=True, exist_ok=True)
             described = self.folder / "experiment.json"
             if described.exists():
-                self.plan.check(_facts(self.folder), described)
+                self.plan.check(_facts(described), described)
             write_text(described, json.dumps(self.plan.facts, indent=2) + "\n")
+            tidy(self.folder)
         self.accelerator.wait_for_everyone()
         if found := checkpoints(self.folder):
             self._resume(found)
-        self.accelerator.wait_for_everyone()
-        if self.accelerator.is_main_process:
-            tidy(self.folder)
+        if first:
             self.metrics.keep(self.stream.step)
 
     def _resume(self, found: list[Path]) -> None:
@@ -210,62 +213,184 @@ class Session:
             older = f"; remove it to go on from {found[1].name}" if found[1:] else ""
             raise ValueError(f"{error}{older}") from error
         self.plan.check(checkpoint.facts, found[0])
-        _named(found[0], lambda: unpack(checkpoint.tensors, self.weights, self.generators))
+        with _naming(found[0]):
+            unpack(checkpoint.tensors, self.weights, self.generators)
         self.stream = self.stream.resumed(checkpoint.facts["stream"])
-        self.seconds = checkpoint.facts["seconds"]
+        self.seconds, self.first_loss = (checkpoint.facts[k] for k in ("seconds", "first_loss"))
 
     def train(self) -> None:
-        """Take the steps that are left, and save on the way."""
-        budget = self.plan.experiment.budget
-        steps = range(self.stream.step + 1, budget.steps + 1)
+        """Take the steps that are left; look, measure and save on the way."""
+        experiment = self.plan.experiment
+        budget, noise = experiment.budget, self.generators["noise"]
+        step = Step(self.weights, experiment.objective, budget.clip, noise, self.called, self.share)
+        left = range(self.stream.step + 1, budget.steps + 1)
         pending: list[Tensor] = []
         with interruptible() as stop:
-            for taken in train(self._step(), self._examples(), budget.rate, steps):
+            for taken in train(step, self._examples(), budget.rate, left):
                 pending.append(taken.loss)
-                alone = self.accelerator.num_processes == 1
-                saving = taken.index % self.settings.save_every == 0 or taken.index == budget.steps
-                asked = taken.index in budget.milestones
-                if not (saving or asked or taken.index % LOOK == 0 or alone and stop.is_set()):
-                    continue
-                stopping = self._look(taken.index, pending, stop.is_set())
-                pending = []
-                if asked and self.accelerator.is_main_process:
-                    found = self._asked(taken.index)
-                    values = {name: asdict(each) for name, each in found.measurements.items()}
-                    self.metrics.append([{"step": taken.index, "measurements": values}])
-                if saving or stopping:
-                    self._save(taken.index)
-                if stopping:
-                    raise KeyboardInterrupt
-
-    def _step(self) -> Step:
-        experiment, denoiser = self.plan.experiment, self.weights.denoiser
-        if self.accelerator.device.type == "cuda" and self.settings.compiled:
-            denoiser.compile()
-            self.weights.average.module.compile()
-        called = self.accelerator.prepare_model(denoiser.train())
-        noise = self.generators["noise"]
-        return Step(
-            self.weights, experiment.objective, experiment.budget.clip, noise, called, self.share
-        )
+                if self._due(taken.index, stop.is_set()):
+                    stopping = self._look(taken.index, pending, stop.is_set())
+                    self._keep(taken.index, stopping)
+                    pending = []
 
     def _examples(self) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.stream:
-            if self.share is None:
+            with self.share or nullcontext():
                 image, condition = self.plan.experiment.example(batch, self.generators["tell"])
-            else:
-                with self.share:
-                    image, condition = self.plan.experiment.example(batch, self.generators["tell"])
-            yield _laid_out(image), condition
+            if image.is_cuda:
+                # Convolutions are faster with the channels of a pixel side by side.
+                image = image.contiguous(memory_format=torch.channels_last)
+            yield image, condition
+
+    def _saves(self, step: int) -> bool:
+        return step % self.settings.save_every == 0 or step == self.plan.experiment.budget.steps
+
+    def _due(self, step: int, stop: bool) -> bool:
+        """Tell whether to look after this step; processes must agree, so one alone cannot stop."""
+        if step % LOOK == 0 or step in self.plan.experiment.budget.milestones:
+            return True
+        return self._saves(step) or (stop and self.share is None)
 
     def _look(self, step: int, pending: list[Tensor], stop: bool) -> bool:
-        """Write down the losses since the last look; return whether any process is to stop."""
+        """Write down the losses since the last look; return whether a process is to stop."""
         seen = torch.stack([*pending, pending[0].new_tensor(float(stop))])
         *losses, stopping = self.accelerator.reduce(seen, "mean").tolist()
-        first = step - len(losses) + 1
-        good = [loss for loss in losses if math.isfinite(loss)]
+        lines = [
+            {"step": at, "loss": loss} for at, loss in enumerate(losses, step - len(losses) + 1)
+        ]
+        if math.isnan(self.first_loss):
+            self.first_loss = losses[0]
+        # Not a number is not below either.
+        bad = [line for line in lines if not line["loss"] < DIVERGED * self.first_loss]
         if self.accelerator.is_main_process:
-            lines = [{"step": at, "loss": loss} for at, loss in enumerate(losses, first)]
-            self.metrics.append(lines[: len(good)] if good == losses[: len(good)] else [])
-        ...
+            self.metrics.append(lines[: lines.index(bad[0])] if bad else lines)
+            self.settings.watch(step, losses[-1])
+        if bad:
+            self._give_up(bad[0]["step"], f"the loss is {bad[0]['loss']:g}")
         return stopping > 0
+
+    def _keep(self, step: int, stopping: bool) -> None:
+        """Measure at a milestone, save when it is time, and stop when asked to."""
+        first = self.accelerator.is_main_process
+        if first and step in self.plan.experiment.budget.milestones:
+            found = self._asked(step)
+            values = {name: asdict(each) for name, each in found.measurements.items()}
+            self.metrics.append([{"step": step, "measurements": values}])
+        if first and (stopping or self._saves(step)):
+            self._save(step)
+        if stopping:
+            raise KeyboardInterrupt
+
+    def _save(self, step: int) -> None:
+        tensors = packed(self.weights, self.generators)
+        # Weights can break in the very step whose loss was still good.
+        if not all(value.isfinite().all() for value in tensors.values()):
+            self._give_up(step, "a weight is not finite")
+        facts = {
+            **self.plan.facts,
+            "step": step,
+            "stream": self.stream.state(),
+            "first_loss": self.first_loss,
+            "seconds": self._elapsed(),
+        }
+        Checkpoint(tensors, facts).save(path_of(self.folder, step))
+        tidy(self.folder)
+
+    def _give_up(self, step: int, what: str) -> None:
+        last = checkpoints(self.folder)[:1]
+        good = f"the last good checkpoint is {last[0]}" if last else "there is no checkpoint yet"
+        rate = self.plan.experiment.budget.learning_rate / 3
+        raise Diverged(f"{what} at step {step}; {good}; try --learning-rate {rate:.2g}")
+
+    def _elapsed(self) -> float:
+        return self.seconds + time.perf_counter() - self.started
+
+    def _asked(self, step: int) -> Findings:
+        found = _findings(self.plan, self.averaged, self.accelerator.device, step)
+        for name, images in found.images.items():
+            (self.folder / "samples").mkdir(exist_ok=True)
+            sheet = contact_sheet(images, _COLUMNS)
+            write_bytes(self.folder / "samples" / f"{name}-{step}.png", png(sheet))
+        return found
+
+    def finish(self) -> Record:
+        """Measure the trained model and write the record, unless that is done."""
+        experiment, path = self.plan.experiment, self.folder / "record.json"
+        # Questions may have changed since; then the trained model is asked again.
+        if path.exists() and (done := Record.load(path)).experiment == spelled(experiment):
+            return done
+        found = self._asked(experiment.budget.steps)
+        record = Record(
+            question=experiment.question,
+            command=self.plan.command,
+            experiment=spelled(experiment),
+            seed=self.plan.seed,
+            device=device_name(self.accelerator.device),
+            seconds=self._elapsed(),
+            measurements=found.measurements,
+            headline=experiment.headline,
+            curves={**self.metrics.curves(), **found.curves},
+        )
+        record.save(path)
+        return record
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Yield a flag that Ctrl-C and the end of a cluster's lease raise; a second one stops at once.
+
+    Python would stop in the middle of a step, with half of the weights changed.
+    """
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def note(number: int, frame: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Put the name of the file before what is wrong with it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def _findings(plan: Plan, denoiser: nn.Module, device: torch.device, step: int) -> Findings:
+    """Ask with random numbers of the seed and the step, so that asking twice changes nothing."""
+    generator = _generator(plan.seed, 2 + step, device)
+    with torch.no_grad():
+        return plan.experiment.asked(Trained(plan.experiment, denoiser, device), generator)
+
+
+def _generator(seed: int, purpose: int, device: torch.device) -> torch.Generator:
+    """Return a generator of its own for each purpose."""
+    key = bits(seed, torch.tensor([purpose]), torch.tensor(0))
+    return torch.Generator(device).manual_seed(int(key) & (2**63 - 1))
+
+
+def _untrained(plan: Plan, device: torch.device) -> nn.Module:
+    """Return the denoiser of a seed: drawn on the CPU, so it is the same on every device."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(plan.seed)
+        denoiser = plan.experiment.denoiser()
+    return denoiser.to(device)

@@ -7,13 +7,15 @@ from rich.console import Console
 from rich.table import Table
 
 from recombine.commands.console import print_json
+from recombine.experiments import declared
+from recombine.figures import figures
 from recombine.scene import World
 from recombine.worlds import WORLDS
 
 
 @dataclass(frozen=True)
 class Options:
-    """Show the worlds there are, with their factors and sizes.
+    """Show the worlds, with their factors and sizes, the experiments and the figures.
 
     Example: recombine list --json
     """
@@ -23,13 +25,19 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Print every world."""
+    """Print every world, experiment and figure."""
+    experiments = {name: list(variants) for name, variants in declared().items()}
     if options.json:
-        print_json({"worlds": [described(world) for world in WORLDS]})
+        worlds = [described(world) for world in WORLDS]
+        print_json({"worlds": worlds, "experiments": experiments, "figures": list(figures())})
         return
     table = Table("world", "image", "factors", title="Worlds", title_justify="left")
     for world in WORLDS:
         table.add_row(world.name, f"{world.size} px", factors_in_words(world, "\n"))
+    Console().print(table)
+    table = Table("experiment", "variants", "figure", title="Experiments", title_justify="left")
+    for name, variants in experiments.items():
+        table.add_row(name, ", ".join(variants), "yes" if name in figures() else "")
     Console().print(table)
 
 

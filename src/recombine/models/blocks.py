@@ -65,7 +65,7 @@ def positions(side: int, width: int) -> Float[Tensor, "width side side"]:
     if width % 4:
         raise ValueError(f"positions have a width that is a multiple of 4; got {width}")
     centre = (torch.arange(side) + 0.5) / side
-    waves = Waves(width // 4, 0.5, max(side / 4, 1))(centre)[:, 1:].T
+    waves = Waves(width // 4, 0.5, max(side / 4, 1.0))(centre)[:, 1:].T
     row, column = waves[:, :, None], waves[:, None]
     return torch.cat([row.expand(-1, -1, side), column.expand(-1, side, -1)])
 
@@ -75,7 +75,7 @@ class Embedding(nn.Module):
 
     def __init__(self, width: int, entry: Entry = None) -> None:
         super().__init__()
-        self.waves = Waves(32, 0.25, 16)
+        self.waves = Waves(32, 0.25, 16.0)
         self.noise = nn.Linear(self.waves.width, width)
         self.told = heard(entry.width, width) if isinstance(entry, Vector) else None
         self.out = nn.Linear(width, width)
@@ -103,7 +103,7 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, entry: Tokens, width: int) -> None:
         super().__init__()
-        self.waves = Waves(6, 0.5, 16)
+        self.waves = Waves(6, 0.5, 16.0)
         self.inner = nn.Linear((entry.width - 1) * self.waves.width, width)
         self.outer = nn.Linear(width, width)
         self.nothing = nn.Parameter(torch.randn(width))

@@ -43,10 +43,9 @@ class DiT:
         check_counts(self)
         if self.size % self.patch:
             raise ValueError(f"a side of {self.size} has no whole patches of {self.patch}")
-        if self.width % (4 * self.heads):
+        if self.width % 4 or self.width % self.heads:
             raise ValueError(
-                f"a width is a multiple of 4 and of {self.heads} heads of even width; "
-                f"got {self.width}"
+                f"a width is a multiple of 4 and of {self.heads}, the heads; got {self.width}"
             )
 
     def build(self) -> "DiTModule":

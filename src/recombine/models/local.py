@@ -200,7 +200,7 @@ class PlacesHearing(nn.Module):
     def __init__(self, of: Local) -> None:
         super().__init__()
         self.of = of
-        self.waves = Waves(6, 1 / (4 * of.window + 2), 1)  # in cells: the window is half a cycle
+        self.waves = Waves(6, 1 / (4 * of.window + 2), 1.0)  # in cells: the window is half a cycle
         self.inner = nn.Linear(2 * self.waves.width, of.embedding)
         self.outer = nn.Linear(of.embedding, of.embedding, bias=False)
 

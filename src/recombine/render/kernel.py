@@ -175,9 +175,7 @@ def _cache_folder() -> Path:
 @cache
 def _gpu(name: str) -> Any:
     # Not yet public in torch; where it is missing or changes, `raycast` takes over.
-    return torch.cuda._compile_kernel(
-        _source("kernel_gpu.cu"), name, nvcc_options=list(GPU_FLAGS)
-    )
+    return torch.cuda._compile_kernel(_source("kernel_gpu.cu"), name, nvcc_options=list(GPU_FLAGS))
 
 
 @cache

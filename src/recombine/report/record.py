@@ -95,7 +95,8 @@ class Record:
 
     `experiment` is the repr of the experiment, `command` runs it, `seconds` is the wall time,
     `headline` names the measurements that answer the question, `figure` is a path in the
-    checkout. What is not given about the source and its surroundings is found out here and now.
+    checkout, `curves` are lists that figures draw. What is not given about the source and its
+    surroundings is found out here and now.
     """
 
     question: str
@@ -107,6 +108,7 @@ class Record:
     measurements: Mapping[str, Measurement]
     headline: tuple[str, ...] = ()
     figure: str | None = None
+    curves: Mapping[str, list] = field(default_factory=dict)
     commit: str = field(default_factory=commit)
     source: str = field(default_factory=source_digest)
     versions: Mapping[str, str] = field(default_factory=versions)
@@ -159,7 +161,8 @@ def _checked(kind: type, content: object, where: str) -> dict[str, Any]:
         raise ValueError(f"{where}: expected a JSON object, got {type(content).__name__}")
     hints = get_type_hints(kind)
     # A default that is worked out (the commit of today) must not stand in for a missing one.
-    needed = {each.name for each in fields(kind) if each.default is MISSING}
+    optional = {each.name for each in fields(kind) if each.default_factory is dict}
+    needed = {each.name for each in fields(kind) if each.default is MISSING} - optional
     for name in sorted(needed - content.keys()):
         raise ValueError(f"{where}: {name} is missing; a record has {', '.join(hints)}")
     for name, value in content.items():

@@ -1,8 +1,8 @@
 """3dshapes.h5 as published: 480,000 images of one object in a room (Burgess and Kim 2018).
 
-The published file packs 15,000 images into each compressed chunk, so that one image costs 176 MiB
-of unpacking. Such a file is unpacked once, when the first image is asked for: 12 KiB of memory per
-image kept. A file with small chunks is read image by image.
+In h5py's default layout each compressed chunk holds a few pixels of 15,000 images, so that one
+image costs 176 MiB of unpacking. Such a file is unpacked once, when the first image is asked for:
+12 KiB of memory per image kept. A file with small chunks is read image by image.
 """
 
 from collections.abc import Iterator
@@ -86,9 +86,7 @@ class Shapes3DFile:
         count, first, last = torch.tensor([column[1:] for column in COLUMNS]).double().T
         steps = (values - first) / (last - first) * (count - 1)
         places = steps.round()
-        # NaN is not near anything, so ask what is near rather than what is far.
-        near = (steps - places).abs() < 1e-3
-        good = near & (places >= 0) & (places < count)
+        good = ((steps - places).abs() < 1e-3) & (places >= 0) & (places < count)
         if not good.all():
             row, column = (~good).nonzero()[0].tolist()
             name, several, least, most = COLUMNS[column]
@@ -148,7 +146,7 @@ def _check(file: Any, h5py: Any, path: Path) -> None:
     """Accept images and labels that lie in this very file, in their published shapes."""
     for key in ("images", "labels"):
         if not isinstance(file.get(key, getlink=True), h5py.HardLink):
-            raise ValueError(f"{path} has no data {key!r} of its own; found {sorted(file)}")
+            raise ValueError(f"{path} has no data {key!r} of its own; found {sorted(file)[:9]}")
         data = file[key]
         if not isinstance(data, h5py.Dataset) or data.external or data.is_virtual:
             raise ValueError(f"{path}: {key!r} is not an array that lies in this file")

@@ -1,0 +1,220 @@
+"""`recombine run`: train or go on training, measure, and write a record."""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from recombine import run as runner
+from recombine.commands import choice
+from recombine.commands.console import print_json, say
+from recombine.commands.parse import UNSET, nearest
+from recombine.experiments import declared
+from recombine.figures import figures
+from recombine.report.record import Record
+from recombine.report.table import duration, quoted
+
+FAILED, INTERRUPTED = 1, 130
+OVERRIDES = ("steps", "batch", "learning_rate", "warm_up", "ema", "clip")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train, measure and write runs/EXPERIMENT/VARIANT/seedK/record.json.
+
+    The same command again goes on where it stopped. EXPERIMENT alone is its first variant,
+    EXPERIMENT:all is every one.
+
+    Example: recombine run denoise_toy:all --seeds 0-2 --tiny
+    """
+
+    names: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT[:VARIANT]")
+    ]
+    """What to run (see recombine list)."""
+    tiny: bool = False
+    """Shrink to seconds: does it run at all?"""
+    seeds: Annotated[str | None, UNSET] = None
+    """Which seeds: 0-2 or 0,3,5 (default: those of the experiment)."""
+    seed: Annotated[int | None, UNSET] = None
+    """One seed."""
+    device: Annotated[str | None, UNSET] = None
+    """Where to run: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
+    out: Path = Path("runs")
+    """Folder for the runs."""
+    steps: Annotated[int | None, UNSET] = None
+    """Train for this many steps (default of this and the next five: the experiment's budget)."""
+    batch: Annotated[int | None, UNSET] = None
+    """Images per step, over all processes."""
+    learning_rate: Annotated[float | None, UNSET] = None
+    """The highest learning rate."""
+    warm_up: Annotated[int | None, UNSET] = None
+    """Steps until the learning rate is highest."""
+    ema: Annotated[float | None, UNSET] = None
+    """Share of the averaged weights that a step keeps."""
+    clip: Annotated[float | None, UNSET] = None
+    """The longest gradient."""
+    save_every: int = 1000
+    """Steps between checkpoints."""
+    eager: bool = False
+    """Do not compile on a GPU."""
+    json: bool = False
+    """Print one JSON object and nothing else on standard output."""
+
+
+def run(options: Options) -> int:
+    """Run every variant with every seed, and draw the figures."""
+    plans = planned(options)
+    accelerator = runner.machine(choice.chosen_device(options.device))
+    records: list[tuple[runner.Plan, Record]] = []
+    try:
+        for plan in plans:
+            with progress(plan, quiet=not accelerator.is_main_process) as watch:
+                settings = runner.Settings(
+                    options.out, options.save_every, not options.eager, watch
+                )
+                record = runner.run(plan, accelerator, settings)
+            if record:
+                records.append((plan, record))
+                announce(plan, record, options)
+    except runner.Interrupted as stop:
+        say(f"recombine: {stop}")
+        return INTERRUPTED
+    except runner.Diverged as error:
+        say(f"recombine: {error}")
+        return FAILED
+    finally:
+        accelerator.end_training()
+    drawn = draw(records, options.out)
+    if options.json and records:
+        runs = [described(*each) for each in records]
+        print_json({**(runs[0] if len(runs) == 1 else {"runs": runs}), "figures": drawn})
+    return 0
+
+
+def planned(options: Options) -> list[runner.Plan]:
+    """Return one plan per variant and seed."""
+    if not options.names:
+        raise ValueError("name an experiment to run (see recombine list)")
+    if options.seeds is not None and options.seed is not None:
+        raise ValueError(f"--seed {options.seed} and --seeds {options.seeds} exclude each other")
+    given = {name: getattr(options, name) for name in OVERRIDES}
+    overrides = {name: value for name, value in given.items() if value is not None}
+    seeds = (options.seed,) if options.seed is not None else chosen_seeds(options.seeds)
+    return [
+        plan
+        for text in options.names
+        for name, variant in chosen_variants(text)
+        for plan in seeded(name, variant, seeds, options.tiny, overrides)
+    ]
+
+
+def seeded(
+    name: str,
+    variant: str,
+    seeds: Sequence[int],
+    tiny: bool,
+    overrides: dict[str, Any],
+) -> list[runner.Plan]:
+    """Return the plans of one variant; without seeds, with those it declares."""
+    experiment = declared()[name][variant]
+    experiment = experiment.tiny() if tiny else experiment
+    experiment = replace(experiment, budget=replace(experiment.budget, **overrides))
+    chosen = seeds or experiment.seeds
+    return [runner.Plan(name, variant, experiment, seed, tiny, overrides) for seed in chosen]
+
+
+def chosen_variants(text: str) -> list[tuple[str, str]]:
+    """Read "denoise_toy", "denoise_toy:base" or "denoise_toy:all"."""
+    name, _, variant = text.partition(":")
+    known = declared()
+    if name not in known:
+        names = ", ".join(known)
+        raise ValueError(f"experiment {name!r} is not one of {names}{nearest(name, list(known))}")
+    variants = list(known[name])
+    if variant == "all":
+        return [(name, each) for each in variants]
+    if variant and variant not in variants:
+        listed = ", ".join([*variants, "all"])
+        raise ValueError(
+            f"variant {variant!r} of {name} is not one of {listed}{nearest(variant, variants)}"
+        )
+    return [(name, variant or variants[0])]
+
+
+def chosen_seeds(text: str | None) -> list[int]:
+    """Read "0-2" or "0,3,5"."""
+    if text is None:
+        return []
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
+        found = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not found:
+            raise ValueError(f"seeds are numbers or ranges, such as 0-2 or 0,3,5; got {text!r}")
+        seeds += found
+    return list(dict.fromkeys(seeds))
+
+
+@contextmanager
+def progress(plan: runner.Plan, quiet: bool) -> Iterator[runner.Watch]:
+    """Show a bar with images per second, the loss and the time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    budget = plan.experiment.budget
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(
+            f"{plan.name}:{plan.variant} seed {plan.seed}", total=budget.steps, speed=""
+        )
+        before: list[tuple[int, float]] = []
+
+        def watch(step: int, loss: float) -> None:
+            now = time.perf_counter()
+            at, since = before[-1] if before else (step, now)
+            before[:] = [(step, now)]
+            speed = (step - at) * budget.batch / (now - since) if now > since else 0
+            bar.update(task, completed=step, speed=f"{speed:,.0f} images/s, loss {loss:.4f}")
+
+        yield watch
+
+
+def announce(plan: runner.Plan, record: Record, options: Options) -> None:
+    """Say what came out and where the record is."""
+    answers = "; ".join(f"{name} {quoted(record.measurements[name])}" for name in record.headline)
+    where = plan.folder(options.out) / "record.json"
+    say(f"{plan.name}:{plan.variant} seed {plan.seed}: {answers}")
+    say(f"  {duration(record.seconds)} on {record.device}; {where}")
+
+
+def draw(records: list[tuple[runner.Plan, Record]], out: Path) -> list[str]:
+    """Draw the figure of each experiment that has one; return where they are."""
+    drawn = []
+    known = figures()
+    for name in dict.fromkeys(plan.name for plan, _ in records):
+        if name in known:
+            path = out / name / f"{name}.svg"
+            known[name]([record for plan, record in records if plan.name == name]).savefig(path)
+            say(f"figure: {path}")
+            drawn.append(str(path))
+    return drawn
+
+
+def described(plan: runner.Plan, record: Record) -> dict[str, Any]:
+    """Return what is said of a run in JSON."""
+    values = {name: asdict(each) for name, each in record.measurements.items()}
+    subject = f"{plan.name}:{plan.variant}"
+    return {"subject": subject, "seed": plan.seed, "measurements": values}

@@ -1,0 +1,163 @@
+"""Does training find the exact denoiser of a law that is known?
+
+    recombine run denoise_toy              # a minute on two cores
+    recombine run denoise_toy:all --tiny   # does it run at all?
+
+Three clouds of points in the plane, for which the best denoiser is a closed form. The error of
+the learned one is weighted by where the law has mass: it is measured at noisy points of the law.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from recombine.condition import Conditioner, nothing
+from recombine.denoiser import LinearBeta, score
+from recombine.draw import uniform, whole
+from recombine.experiment import Budget, Experiment, Findings, Trained
+from recombine.models.gaussian import Constant
+from recombine.models.mixture import MixtureLaw
+from recombine.models.mlp import MLP
+from recombine.objectives.diffusion import Diffusion, StepDiffusion
+from recombine.render.raster import CIRCLE, flat_scenes
+from recombine.report.record import Measurement
+from recombine.scene import Factor, Scenes
+from recombine.train import cosine
+
+CENTRES = ((-0.8, -0.4), (0.8, -0.4), (0.0, 0.8))
+WIDTHS = ((0.2, 0.2), (0.35, 0.1), (0.1, 0.3))
+
+
+@dataclass(frozen=True)
+class Clouds:
+    """Points around three centres, each as often; a point is the red and green of one pixel."""
+
+    name: ClassVar[str] = "clouds"
+    size: ClassVar[int] = 1
+    factors: ClassVar[tuple[Factor, ...]] = (Factor("cloud", ("left", "right", "top")),)
+
+    @property
+    def law(self) -> MixtureLaw:
+        """The law of the points, with all that is known of it."""
+        centres = torch.tensor(CENTRES).double().reshape(-1, 2, 1, 1)
+        weight = torch.zeros(len(CENTRES)).double()
+        covariance = torch.diag_embed(torch.tensor(WIDTHS).double() ** 2)
+        return MixtureLaw(Constant(weight), Constant(centres), covariance)
+
+    def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
+        """Return the points of these numbers, as the places of objects."""
+        draw = index.new_tensor([0, 1, 2])
+        cloud = whole(seed, index, draw[:1], below=len(CENTRES))[:, 0]
+        # Half a step away from 0 and 1, whose quantiles are infinite.
+        normal = torch.special.ndtri(uniform(seed, index, draw[1:]).double() + 2.0**-25).float()
+        return flat_scenes(
+            position=normal.new_tensor(CENTRES)[cloud] + normal.new_tensor(WIDTHS)[cloud] * normal,
+            size=torch.ones_like(normal[:, 0]),
+            colour=normal.new_zeros(len(index), 3),
+            shape=torch.full_like(index, CIRCLE),
+            concepts=cloud[:, None],
+            backdrop=normal.new_zeros(len(index), 3),
+        )
+
+    def image(self, scenes: Scenes) -> Float[Tensor, "batch 3 height width"]:
+        """Return one pixel per point."""
+        return torch.nn.functional.pad(scenes.position[:, 0], (0, 1))[:, :, None, None]
+
+
+@dataclass(frozen=True)
+class RedGreen:
+    """A denoiser sees the point, not the pixel: without blue."""
+
+    def __call__(self, image: Float[Tensor, "batch 3 1 1"]) -> Float[Tensor, "batch 2 1 1"]:
+        return image[:, :2]
+
+    def back(self, x: Float[Tensor, "batch 2 1 1"]) -> Float[Tensor, "batch 3 1 1"]:
+        """Return the pixel of a point."""
+        return torch.nn.functional.pad(x, (0, 0, 0, 0, 0, 1))
+
+
+@dataclass(frozen=True)
+class ExactError:
+    """The root mean square error of a denoiser against the exact one, at points of the law.
+
+    It is relative to how much the exact answers vary (1: no better than always the law's mean).
+    The score is kept on a grid of places, at the level `shown`.
+    """
+
+    law: Clouds
+    levels: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0)
+    points: int = 4096
+    shown: float = 0.2
+    grid: int = 17
+
+    def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
+        """Compare at each level, and at all of them together."""
+        pairs = {level: self._errors(trained, level, generator) for level in self.levels}
+        pooled = [torch.cat(each) for each in zip(*pairs.values(), strict=True)]
+        found = {f"relative_error@{level:g}": relative(*pair) for level, pair in pairs.items()}
+        return Findings({"relative_error": relative(*pooled), **found}, self._scores(trained))
+
+    def tiny(self) -> "ExactError":
+        """Return the same comparison on fewer points."""
+        return replace(self, points=64, grid=5)
+
+    def _errors(
+        self, trained: Trained, level: float, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Return squared errors at noisy points, and squared distances of the truth to its mean."""
+        law = self.law.law
+        silence = torch.zeros(self.points, 4, device=trained.device)
+        point = law.sample(silence, generator).float()
+        sigma = point.new_full((self.points,), level)
+        noise = torch.randn(point.shape, generator=generator, device=generator.device)
+        x = point + level * noise.to(point)
+        exact, guess = law(x, sigma, silence), trained.denoiser(x, sigma, silence)
+        spread = exact - law.mean(silence).mean(dim=1).to(exact)
+        return _squared(guess - exact), _squared(spread)
+
+    def _scores(self, trained: Trained) -> Mapping[str, list]:
+        """Return places and the exact and the learned score there, for the figure."""
+        line = torch.linspace(-1.5, 1.5, self.grid, device=trained.device)
+        x = torch.cartesian_prod(line, line)[:, :, None, None]
+        sigma, silence = x.new_full((len(x),), self.shown), x.new_zeros(len(x), 4)
+        exact = self.law.law.score(x, sigma, silence)
+        learned = score(trained.denoiser(x, sigma, silence), x, sigma)
+        kept = {"place": x, "exact_score": exact, "learned_score": learned}
+        return {name: each.flatten(1).tolist() for name, each in kept.items()}
+
+
+def relative(error: Float[Tensor, " point"], spread: Float[Tensor, " point"]) -> Measurement:
+    """Return sqrt(E error / E spread), with the interval of a ratio of means (delta method)."""
+    n, error, spread = len(error), error.double(), spread.double()
+    ratio = error.mean() / spread.mean()
+    reach = 1.96 * (error - ratio * spread).std() / spread.mean() / n**0.5
+    low, high = (ratio - reach).clamp(min=0).sqrt(), (ratio + reach).sqrt()
+    return Measurement(float(ratio.sqrt()), float(low), float(high), n=n)
+
+
+def _squared(offset: Tensor) -> Tensor:
+    return offset.flatten(1).square().sum(dim=1)
+
+
+base = Experiment(
+    question="Does a trained network find the exact denoiser of a law that is known?",
+    world=Clouds(),
+    network=MLP(pixels=2, told=4, width=128, layers=3),
+    budget=Budget(steps=6_000, batch=256, learning_rate=3e-3, warm_up=200, decay=cosine, ema=0.995),
+    asks=(ExactError(Clouds()),),
+    headline=("relative_error",),
+    conditioner=Conditioner(tell=nothing),
+    objective=Diffusion(log_sigma_mean=-1.0, log_sigma_std=1.2, sigma_data=0.5),
+    view=RedGreen(),
+    seeds=(0,),
+)
+
+noise_prediction = replace(
+    base,
+    question="Does it also find it when it predicts the noise, as DDPM does?",
+    objective=StepDiffusion(LinearBeta()),
+)

@@ -1,0 +1,323 @@
+"""Every declared experiment is well formed, runs tiny and can be drawn; measurements are exact."""
+
+import json
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from recombine import run
+from recombine.commands.run import seeded
+from recombine.condition import Conditioner
+from recombine.denoiser import Preconditioned, Predicting, noise, velocity
+from recombine.experiment import (
+    LEARNED_FROM,
+    Budget,
+    Centred,
+    Findings,
+    Trained,
+    spelled,
+)
+from recombine.experiments import declared, denoise_circles, denoise_toy
+from recombine.figures import figures
+from recombine.models.mlp import MLP
+from recombine.objectives.diffusion import Diffusion, Dropout, StepDiffusion
+from recombine.report.record import Measurement, Record
+from recombine.sample.heun import Sampler
+from recombine.train import cosine
+from recombine.worlds.circles import Circles
+
+EXPERIMENTS = declared()
+RUNS = [(name, variant) for name, variants in EXPERIMENTS.items() for variant in variants]
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_file_declares_distinct_questions(name: str):
+    questions = [experiment.question for experiment in EXPERIMENTS[name].values()]
+    assert questions
+    assert len(questions) == len(set(questions))
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "varied"),
+    [("denoise_toy", "noise_prediction", "objective"), ("denoise_circles", "held_out", "world")],
+)
+def test_variants_differ_only_in_what_they_vary(name: str, variant: str, varied: str):
+    base, other = EXPERIMENTS[name]["base"], EXPERIMENTS[name][variant]
+    names = {each.name for each in fields(base)}
+    changed = {name for name in names if getattr(base, name) != getattr(other, name)}
+    assert changed == {"question", varied}
+
+
+def test_every_variant_is_compared_with_its_base():
+    others = {(name, variant) for name, variant in RUNS if variant != "base"}
+    assert others == {("denoise_toy", "noise_prediction"), ("denoise_circles", "held_out")}
+
+
+@pytest.mark.parametrize(("name", "variant"), RUNS)
+def test_every_experiment_runs_tiny_from_data_to_record(name: str, variant: str, tmp_path: Path):
+    (plan,) = seeded(name, variant, [], True, {"steps": 3})
+    record = run.run(plan, run.machine(CPU), run.Settings(tmp_path))
+    assert record == Record.load(plan.folder(tmp_path) / "record.json")
+    assert record is not None
+    assert set(plan.experiment.headline) <= set(record.measurements)
+    if name == "denoise_circles":
+        assert (plan.folder(tmp_path) / "samples" / "samples-3.png").exists()
+
+
+@pytest.mark.parametrize(("name", "variant"), RUNS)
+def test_an_experiment_is_spelled_the_same_in_every_process(name: str, variant: str):
+    text = spelled(EXPERIMENTS[name][variant])
+    assert " at 0x" not in text
+    assert "budget=Budget(steps=" in text
+    assert "decay=cosine" in text
+
+
+def test_only_what_the_weights_depend_on_is_in_the_fingerprint():
+    base = denoise_toy.base
+    changes = {
+        "question": "?",
+        "world": Circles(),
+        "network": MLP(width=9),
+        "budget": Budget(1, 1),
+        "asks": (),
+        "headline": (),
+        "conditioner": Conditioner(),
+        "objective": Diffusion(),
+        "sampler": Sampler(3),
+        "view": Centred(),
+        "seeds": (4,),
+    }
+    assert set(changes) == {each.name for each in fields(base)}
+    for name, value in changes.items():
+        other = replace(base, **{name: value})
+        assert (other.digest != base.digest) == (name in LEARNED_FROM)
+
+
+def test_what_cannot_be_spelled_is_refused():
+    assert spelled(Dropout(torch.zeros_like)) == "Dropout(null=zeros_like, share=0.1)"
+    assert spelled((1,)) == "(1,)"
+    with pytest.raises(ValueError, match="values that can be spelled; got <object object at"):
+        spelled((object(),))
+
+
+def test_the_learning_rate_rises_then_falls():
+    budget = Budget(100, 1, learning_rate=0.5, warm_up=10, decay=cosine)
+    assert budget.rate(5) == pytest.approx(0.25 * cosine(5, 100))
+    assert budget.rate(50) == pytest.approx(0.25)
+    assert budget.rate(100) == pytest.approx(0)
+    assert Budget(10, 1, learning_rate=0.5).rate(1) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 0}, "at least 1; got 0 and 4"),
+        ({"batch": 0}, "at least 1; got 9 and 0"),
+        ({"learning_rate": 0.0}, "above 0; got 0.0"),
+        ({"clip": -1.0}, "above 0; got 0.001 and -1.0"),
+        ({"ema": 1.0}, r"ema lies in \[0, 1\)"),
+        ({"warm_up": -1}, "warm_up is not negative"),
+        ({"milestones": (3, 10)}, r"steps of 1 to 9; got \(3, 10\)"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_refused(changes: dict[str, object], message: str):
+    with pytest.raises(ValueError, match=message):
+        replace(Budget(steps=9, batch=4), **changes)
+
+
+def test_tiny_keeps_as_many_milestones_and_never_grows():
+    tiny = Budget(1000, 256, milestones=(100, 500, 1000)).tiny()
+    assert tiny.milestones == (2, 10, 20)
+    assert Budget(5, 2).tiny() == replace(Budget(5, 2), ema=0.9)
+
+
+def test_the_denoiser_is_wrapped_as_its_objective_needs():
+    toy = denoise_toy.base
+    wrapped = toy.denoiser()
+    assert isinstance(wrapped, Preconditioned)
+    assert wrapped.sigma_data == toy.objective.sigma_data
+    x, sigma, silence = torch.randn(3, 2, 1, 1), torch.tensor([0.1, 1.0, 5.0]), torch.zeros(3, 4)
+    for reading in (noise, velocity):
+        objective = StepDiffusion(target=reading)
+        wrapped = replace(toy, objective=objective).denoiser()
+        assert isinstance(wrapped, Predicting)
+        answer = wrapped.network(
+            x / (1 + sigma**2).sqrt().reshape(-1, 1, 1, 1), objective.schedule.time(sigma), silence
+        )
+        torch.testing.assert_close(reading(wrapped(x, sigma, silence), x, sigma), answer)
+
+
+def test_findings_of_all_questions_are_joined():
+    @dataclass(frozen=True)
+    class Named:
+        name: str
+
+        def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
+            return Findings({self.name: Measurement(1, None, None, n=1)}, {self.name: [1]})
+
+        def tiny(self) -> "Named":
+            return self
+
+    asks = (Named("a"), Named("b"))
+    experiment = replace(denoise_toy.base, asks=asks)
+    trained = Trained(experiment, experiment.denoiser(), CPU)
+    found = experiment.asked(trained, torch.Generator())
+    assert set(found.measurements) == set(found.curves) == {"a", "b"}
+
+
+def test_images_are_centred_for_a_denoiser_and_come_back():
+    image = torch.rand(2, 3, 4, 4)
+    assert Centred()(torch.zeros(1)) == -1
+    assert Centred()(torch.ones(1)) == 1
+    torch.testing.assert_close(Centred().back(Centred()(image)), image)
+
+
+def test_the_clouds_follow_their_law(rng: torch.Generator):
+    world = denoise_toy.Clouds()
+    scenes = world.scenes(torch.arange(1 << 16), seed=0)
+    point = denoise_toy.RedGreen()(world.image(scenes)).flatten(1)
+    law = world.law.sample(torch.zeros(1 << 16, 0), rng).flatten(1)
+    torch.testing.assert_close(point.mean(dim=0), law.mean(dim=0).float(), atol=0.01, rtol=0)
+    torch.testing.assert_close(point.T.cov(), law.T.cov().float(), atol=0.01, rtol=0)
+    for cloud, (centre, width) in enumerate(
+        zip(denoise_toy.CENTRES, denoise_toy.WIDTHS, strict=True)
+    ):
+        own = point[scenes.concepts[:, 0, 0] == cloud]
+        assert len(own) / len(point) == pytest.approx(1 / 3, abs=0.01)
+        torch.testing.assert_close(own.mean(dim=0), torch.tensor(centre), atol=0.01, rtol=0)
+        torch.testing.assert_close(own.std(dim=0), torch.tensor(width), atol=0.01, rtol=0)
+
+
+@dataclass(frozen=True)
+class OffBy:
+    """The exact denoiser, with its distance from the mean stretched."""
+
+    factor: float
+
+    def __call__(
+        self,
+        x: Float[Tensor, " batch *image"],
+        sigma: Float[Tensor, " batch"],
+        condition: Shaped[Tensor, " batch *told"],
+    ) -> Float[Tensor, " batch *image"]:
+        mean = torch.tensor(denoise_toy.CENTRES).mean(dim=0).reshape(2, 1, 1)
+        exact = denoise_toy.Clouds().law(x, sigma, condition)
+        return mean + self.factor * (exact - mean)
+
+
+@pytest.mark.parametrize(("factor", "error"), [(1.0, 0.0), (0.0, 1.0), (1.25, 0.25), (0.5, 0.5)])
+def test_the_relative_error_is_what_it_is_called(factor: float, error: float):
+    trained = Trained(denoise_toy.base, OffBy(factor), CPU)
+    ask = replace(denoise_toy.base.asks[0], points=256)
+    found = ask(trained, torch.Generator().manual_seed(0))
+    assert len(found.measurements) == 5
+    for measured in found.measurements.values():
+        assert measured.value == pytest.approx(error, abs=1e-5)
+        assert measured.low <= measured.value <= measured.high
+
+
+def test_the_interval_of_a_relative_error_holds_the_truth_as_often_as_it_says(
+    rng: torch.Generator,
+):
+    hits = 0
+    for _ in range(400):
+        spread = torch.randn(200, generator=rng).square()
+        error = 0.04 * spread * torch.rand(200, generator=rng) * 2
+        measured = denoise_toy.relative(error, spread)
+        hits += measured.low <= 0.2 <= measured.high
+    assert 0.91 < hits / 400 < 0.985
+
+
+def test_the_kept_scores_of_the_exact_denoiser_agree():
+    trained = Trained(denoise_toy.base, OffBy(1.0), CPU)
+    curves = denoise_toy.base.asks[0](trained, torch.Generator()).curves
+    exact, learned = (torch.tensor(curves[f"{name}_score"]) for name in ("exact", "learned"))
+    torch.testing.assert_close(learned, exact, atol=1e-3, rtol=1e-3)
+    assert len(curves["place"]) == len(exact) == 17**2
+
+
+def test_training_finds_the_exact_denoiser(tmp_path: Path):
+    (plan,) = seeded("denoise_toy", "base", [0], False, {"steps": 1200})
+    record = run.run(plan, run.machine(CPU), run.Settings(tmp_path))
+    assert record is not None
+    assert record.measurements["relative_error"].high < 0.05
+
+
+@pytest.mark.parametrize("composition", [("red", "big"), ("red", "small"), ("blue", "small")])
+def test_a_circle_is_read_off_its_picture(composition: tuple[str, str]):
+    world = Circles(among=(composition,))
+    scenes = world.scenes(torch.arange(256), seed=3)
+    colour, radius = denoise_circles.read_circle(world.image(scenes))
+    assert (colour - scenes.colour[:, 0]).abs().mean() < 0.04
+    assert (radius - scenes.size[:, 0]).abs().mean() < 0.01
+
+
+def test_a_model_that_draws_what_it_is_told_reaches_the_ceiling(monkeypatch: pytest.MonkeyPatch):
+    world = Circles()
+
+    def images(trained: Trained, condition: Tensor, generator: torch.Generator) -> Tensor:
+        scenes = world.scenes(torch.arange(len(condition)), seed=9)
+        told = replace(scenes, colour=condition[:, None, :3], size=condition[:, 3:])
+        return world.image(told)
+
+    monkeypatch.setattr(Trained, "images", images)
+    base = denoise_circles.base
+    trained = Trained(base, OffBy(1.0), CPU)
+    found = base.asks[0](trained, torch.Generator()).measurements
+    assert len(found) == 2 * (4 + 3)
+    for name in ("colour_error", "size_error"):
+        assert found[name].value == pytest.approx(found[f"{name}_ceiling"].value, rel=0.2)
+        assert found[name].n == 4 * base.asks[0].samples
+        assert found[f"{name}@blue small"].value < 0.04
+    assert found["colour_error_chance"].value > 10 * found["colour_error_ceiling"].value
+    assert found["size_error_chance"].value > 10 * found["size_error_ceiling"].value
+
+
+def test_an_image_is_drawn_for_each_condition_in_the_range_of_images(rng: torch.Generator):
+    law = replace(denoise_circles.base, sampler=Sampler(steps=2))
+
+    class Grey(torch.nn.Module):
+        def forward(self, x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+            return torch.zeros_like(x)
+
+    drawn = Trained(law, Grey(), CPU).images(torch.zeros(3, 4), rng)
+    assert drawn.shape == (3, 3, 32, 32)
+    torch.testing.assert_close(drawn, torch.full_like(drawn, 0.5))
+
+
+@pytest.mark.parametrize("name", figures())
+def test_a_figure_needs_nothing_but_records(name: str, tmp_path: Path):
+    arrows = [[0.0, 1.0], [1.0, 0.0]]
+    record = Record(
+        question="?",
+        command="recombine run x",
+        experiment="x",
+        seed=0,
+        device="cpu",
+        seconds=1,
+        measurements={"relative_error": Measurement(0.01, 0.005, 0.02, n=9)},
+        curves={"place": arrows, "exact_score": arrows, "learned_score": arrows},
+    )
+    record.save(tmp_path / "record.json")
+    figure = figures()[name]([Record.load(tmp_path / "record.json")] * 2)
+    figure.savefig(tmp_path / "figure.svg")
+    assert len(figure.axes) == 2
+    assert "0.01 [0.005, 0.02], n = 9" in figure.axes[0].get_title()
+
+
+def test_a_record_without_curves_still_loads(tmp_path: Path):
+    path = tmp_path / "record.json"
+    Record("?", "c", "e", 0, "cpu", 1.0, {}, curves={"loss": [[1, 0.5]]}).save(path)
+    content = json.loads(path.read_text())
+    assert Record.load(path).curves == {"loss": [[1, 0.5]]}
+    del content["curves"]
+    path.write_text(json.dumps(content))
+    assert Record.load(path).curves == {}
+    path.write_text(json.dumps({**content, "curves": {"loss": 3}}))
+    with pytest.raises(ValueError, match="curves is"):
+        Record.load(path)

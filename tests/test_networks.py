@@ -1,0 +1,350 @@
+"""One contract for every network and every way in: (x, clock, condition) -> an image like x."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from jaxtyping import config
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from recombine.denoiser import Preconditioned
+from recombine.models.blocks import Network, parameters_of
+from recombine.models.dit import STUDY_DIT, DiT
+from recombine.models.entry import Channels, Tokens, Told, Vector, read
+from recombine.models.local import STUDY_LOCAL, Cells, Local, Places
+from recombine.models.unet import LARGE_UNET, STUDY_UNET, UNet
+
+UNET = UNet(3, 16, width=16, multipliers=(1, 2), blocks=2, attention=(4, 8), patch=2, head=8)
+DIT = DiT(2, 8, patch=2, width=16, layers=2, heads=2)
+LOCAL = Local(3, 12, cells=6, window=2, width=16, blocks=1, embedding=16)
+ENTRIES = [None, Vector(6), Channels(2), Tokens(3, 4)]
+NETWORKS: list[UNet | DiT | Local] = [
+    *(replace(UNET, entry=entry) for entry in ENTRIES),
+    *(replace(DIT, entry=entry) for entry in ENTRIES),
+    *(replace(LOCAL, entry=entry) for entry in (None, Cells(), Places(4))),
+    replace(LOCAL, window=3),
+]
+each_network = pytest.mark.parametrize(
+    "declared", NETWORKS, ids=lambda value: f"{type(value).__name__}-{value.entry}"
+)
+TOLD = [declared for declared in NETWORKS if declared.entry is not None]
+each_told_network = pytest.mark.parametrize(
+    "declared", TOLD, ids=lambda value: f"{type(value).__name__}-{value.entry}"
+)
+
+
+def perturbed(declared: Network, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """Weights as after some training: none of them is zero."""
+    torch.manual_seed(0)
+    network = declared.build().to(dtype)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return network
+
+
+def told(entry: object, batch: int, rng: torch.Generator) -> Tensor:
+    """Some condition that the entry can read."""
+    match entry:
+        case Vector(width):
+            return torch.randn(batch, width, generator=rng)
+        case Channels(count):
+            return torch.randn(batch, count, 4, 4, generator=rng)
+        case Tokens(width, most):
+            return torch.rand(batch, most, width, generator=rng).index_fill(
+                2, torch.tensor([width - 1]), 1
+            )
+        case Cells():
+            return (torch.rand(batch, 6, 6, generator=rng) < 0.5).float()
+        case Places(most):
+            return torch.rand(batch, most, 3, generator=rng)
+    return torch.zeros(batch, 1)
+
+
+def asked(
+    declared: UNet | DiT | Local, rng: torch.Generator, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor, Tensor]:
+    shape = (3, declared.channels, declared.size, declared.size)
+    x = torch.randn(shape, generator=rng, dtype=dtype)
+    clock = torch.tensor([-1.5, 0.0, 1.0], dtype=dtype)
+    return x, clock, told(declared.entry, 3, rng).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each_network
+def test_the_answer_is_like_the_image(declared, dtype: torch.dtype, rng: torch.Generator):
+    x, clock, condition = asked(declared, rng, dtype)
+    answer = perturbed(declared, dtype)(x, clock, condition)
+    assert answer.shape == x.shape
+    assert answer.dtype == dtype
+    assert answer.isfinite().all()
+
+
+@each_network
+def test_half_precision_changes_little(declared, rng: torch.Generator):
+    network, question = perturbed(declared), asked(declared, rng)
+    exact = network(*question)
+    with torch.autocast("cpu", torch.bfloat16):
+        answer = network(*question)
+    assert answer.dtype == torch.float32
+    assert (answer - exact).norm() < 0.05 * exact.norm()
+    assert not torch.equal(answer, exact)
+
+
+@each_network
+def test_a_fresh_network_answers_with_zeros(declared, rng: torch.Generator):
+    answer = declared.build()(*asked(declared, rng))
+    assert torch.equal(answer, torch.zeros_like(answer))
+
+
+@each_told_network
+def test_what_is_told_is_heard_by_its_own_image_only(declared, rng: torch.Generator):
+    network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
+    other = torch.cat([condition[:1], told(declared.entry, 2, rng)])
+    moved = (network(x, clock, other) - network(x, clock, condition)).flatten(1).norm(dim=1)
+    assert moved[0] == 0
+    assert (moved[1:] > 1e-3).all()
+
+
+@each_network
+def test_the_noise_level_is_heard(declared, rng: torch.Generator):
+    network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
+    moved = network(x, clock + 0.05, condition) - network(x, clock, condition)
+    assert (moved.flatten(1).norm(dim=1) > 1e-3).all()
+
+
+def test_a_network_told_nothing_accepts_anything(rng: torch.Generator):
+    x, clock, _ = asked(DIT, rng)
+    answers = [perturbed(DIT)(x, clock, said) for said in (torch.zeros(3), torch.ones(3, 2, 2))]
+    assert torch.equal(*answers)
+
+
+@each_network
+def test_gradients_reach_every_weight(declared, rng: torch.Generator):
+    network = perturbed(declared)
+    network(*asked(declared, rng)).square().sum().backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@each_network
+def test_a_row_does_not_depend_on_the_others(declared, rng: torch.Generator):
+    network, question = perturbed(declared), asked(declared, rng)
+    alone = torch.cat([network(*(part[[row]] for part in question)) for row in range(3)])
+    torch.testing.assert_close(network(*question), alone, rtol=1e-5, atol=1e-5)
+
+
+@each_network
+def test_the_same_seed_makes_the_same_weights(declared):
+    def weights(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return nn.utils.parameters_to_vector(declared.build().parameters())
+
+    assert torch.equal(weights(0), weights(0))
+    assert not torch.equal(weights(0), weights(1))
+    assert len(weights(0)) == parameters_of(declared)
+
+
+@each_network
+def test_weights_survive_a_file(declared, tmp_path: Path, rng: torch.Generator):
+    trained, fresh, question = perturbed(declared), declared.build(), asked(declared, rng)
+    safetensors.torch.save_file(trained.state_dict(), tmp_path / "weights.safetensors")
+    fresh.load_state_dict(safetensors.torch.load_file(tmp_path / "weights.safetensors"))
+    assert torch.equal(fresh(*question), trained(*question))
+
+
+@each_network
+def test_a_declared_network_is_a_value_that_can_be_written_down(declared):
+    assert isinstance(declared, Network)
+    again = eval(repr(declared))
+    assert again == declared
+    assert hash(again) == hash(declared)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@each_network
+def test_forward_derivatives_agree_with_small_steps(declared, rng: torch.Generator):
+    network, (x, clock, condition) = perturbed(declared, torch.float64), asked(declared, rng)
+    x, clock, condition = x.double(), clock.double(), condition.double()
+    along, small = torch.randn(x.shape, generator=rng).to(x), 1e-5
+
+    def answer(image: Tensor) -> Tensor:
+        return network(image, clock, condition)
+
+    with sdpa_kernel(SDPBackend.MATH):  # the fused attention of a CPU has no forward derivative
+        _, slope = torch.func.jvp(answer, (x,), (along,))
+    step = (answer(x + small * along) - answer(x - small * along)) / (2 * small)
+    torch.testing.assert_close(slope, step, rtol=1e-6, atol=1e-7)
+
+
+@each_told_network
+def test_a_network_can_be_wrapped_into_a_denoiser(declared, rng: torch.Generator):
+    x, clock, condition = asked(declared, rng)
+    denoised = Preconditioned(declared.build())(x, clock.exp(), condition)
+    share = 0.25 / (0.25 + clock.exp() ** 2)
+    torch.testing.assert_close(denoised, share[:, None, None, None] * x)
+
+
+@pytest.fixture
+def unhooked() -> Iterator[None]:
+    """Switch the shape checks of the tests off: the compiler would trace them too."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        replace(UNET, blocks=1, attention=(4,), entry=Tokens(3, 4)),
+        replace(DIT, layers=1, entry=Vector(6)),
+        LOCAL,
+    ],
+)
+@pytest.mark.usefixtures("unhooked")
+def test_a_network_is_one_graph_to_the_compiler(declared, rng: torch.Generator):
+    network, question = perturbed(declared), asked(declared, rng)
+    compiled = torch.compile(network, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(*question), network(*question))
+
+
+@each_network
+def test_no_network_looks_at_values(declared, rng: torch.Generator):
+    # Tensors without values refuse to be branched on, as do captured graphs.
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        network, question = declared.build(), asked(declared, rng)
+        answer = network(*question)
+    assert answer.fake_mode is fake
+
+
+@pytest.mark.parametrize(
+    ("declared", "least", "most"),
+    [
+        (STUDY_UNET, 3e6, 4e6),
+        (LARGE_UNET, 25e6, 60e6),
+        (STUDY_DIT, 5e6, 6e6),
+        (STUDY_LOCAL, 3e6, 4e6),
+        (replace(STUDY_LOCAL, window=8), 8e6, 16e6),
+    ],
+)
+def test_networks_have_the_size_that_studies_ask_for(declared, least: float, most: float):
+    assert least <= parameters_of(declared) <= most
+
+
+@pytest.mark.parametrize(
+    ("entry", "shape", "message"),
+    [
+        (Vector(6), (3, 5), r"Vector\(width=6\) has the shape \(3, 6\); got \(3, 5\)"),
+        (Vector(1), (3,), r"\(3, 1\); got \(3,\)"),
+        (Channels(2), (3, 1, 4, 4), r"\(3, 2, height, width\); got \(3, 1, 4, 4\)"),
+        (Channels(2), (3, 4, 4), r"\(3, 2, height, width\); got \(3, 4, 4\)"),
+        (Tokens(3, 4), (3, 5, 3), r"\(3, at most 4, 3\); got \(3, 5, 3\)"),
+        (Tokens(3, 4), (3, 4, 2), r"\(3, at most 4, 3\); got \(3, 4, 2\)"),
+        (Tokens(3, 4), (3, 3), r"\(3, at most 4, 3\); got \(3, 3\)"),
+    ],
+)
+def test_a_condition_of_the_wrong_shape_is_named(entry, shape, message: str, rng):
+    for network in (replace(UNET, entry=entry).build(), replace(DIT, entry=entry).build()):
+        x, clock, _ = asked(network.of, rng)
+        with pytest.raises(ValueError, match=message):
+            network(x, clock, torch.zeros(shape))
+
+
+@pytest.mark.parametrize("declared", [UNET, DIT, LOCAL])
+def test_an_image_of_the_wrong_size_is_named(declared):
+    with pytest.raises(ValueError, match=r"reads images of the shape .*; got \(3, 5, 5\)"):
+        declared.build()(torch.zeros(1, 3, 5, 5), torch.zeros(1), torch.zeros(1, 6, 6))
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda: Vector(0), r"width is at least 1; got Vector\(width=0\)"),
+        (lambda: Tokens(1, 4), "a number to say and a flag; got width 1"),
+        (lambda: replace(UNET, blocks=0), "blocks is at least 1"),
+        (lambda: replace(UNET, multipliers=()), r"a positive multiplier; got \(\)"),
+        (lambda: replace(UNET, multipliers=(1, 0)), r"a positive multiplier; got \(1, 0\)"),
+        (lambda: replace(UNET, size=18), "18 pixels cannot be shrunk 4-fold"),
+        (lambda: replace(UNET, attention=(16,)), r"some of the sides \(8, 4\); got \[16\]"),
+        (lambda: replace(UNET, head=5), "16 channels cannot be cut into heads of 5"),
+        (lambda: replace(UNET, attention=(), entry=Tokens(3, 4)), "heard by attention"),
+        (lambda: replace(DIT, patch=3), "a side of 8 has no whole patches of 3"),
+        (lambda: replace(DIT, heads=3), "a multiple of 4 and of 3, the heads; got 16"),
+        (lambda: replace(LOCAL, window=6), "reaches 0 to 5 cells to each side; got 6"),
+        (lambda: replace(LOCAL, window=-1), "reaches 0 to 5 cells to each side; got -1"),
+        (lambda: replace(LOCAL, size=13), "13 pixels cannot be cut into 6 cells"),
+        (lambda: Places(0), "most is at least 1"),
+    ],
+)
+def test_a_network_that_cannot_be_is_refused_when_declared(declare, message: str):
+    with pytest.raises(ValueError, match=message):
+        declare()
+
+
+def test_a_vector_is_read_row_by_row_from_any_shape(rng: torch.Generator):
+    grid, x = torch.randn(2, 3, 4, generator=rng), torch.zeros(2, 1, 2, 2)
+    assert torch.equal(read(Vector(12), grid, x).vector, grid.flatten(1))
+
+
+def test_channels_are_resized_to_the_nearest_pixel():
+    grid = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
+    enlarged = read(Channels(1), grid, torch.zeros(1, 3, 4, 4)).channels
+    exact = grid[:, None].repeat_interleave(2, 2).repeat_interleave(2, 3)
+    assert torch.equal(enlarged, exact)
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64])
+def test_a_condition_takes_the_precision_of_the_image(kind: torch.dtype):
+    x = torch.zeros(1, 1, 2, 2, dtype=torch.float64)
+    for entry, shape in [(Vector(4), (1, 4)), (Channels(1), (1, 2, 2)), (Tokens(2, 2), (1, 2, 2))]:
+        parts = read(entry, torch.ones(shape, dtype=kind), x)
+        values = [part for part in parts[:3] if part is not None]
+        assert [part.dtype for part in values] == [torch.float64]
+
+
+TOKEN_NETWORKS = [replace(UNET, entry=Tokens(3, 4)), replace(DIT, entry=Tokens(3, 4))]
+
+
+@pytest.mark.parametrize("declared", TOKEN_NETWORKS)
+def test_absent_tokens_say_exactly_nothing(declared, rng: torch.Generator):
+    network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
+    condition[:, 1:3, -1] = 0
+    answers = []
+    for held in (0.3, 1e30, torch.nan):
+        condition[:, 1:3, :-1] = held
+        answers.append(network(x, clock, condition))
+    assert all(torch.equal(one, other) for one, other in pairwise(answers))
+    shorter = network(x, clock, condition[:, [0, 3]])
+    torch.testing.assert_close(shorter, answers[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("declared", TOKEN_NETWORKS)
+def test_no_token_at_all_is_an_answerable_question(declared, rng: torch.Generator):
+    network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
+    silent = condition.clone()
+    silent[..., -1] = 0
+    answer = network(x, clock, silent)
+    assert answer.isfinite().all()
+    torch.testing.assert_close(network(x, clock, condition[:, :0]), answer)
+    assert not torch.allclose(network(x, clock, condition), answer)
+
+
+@pytest.mark.parametrize("declared", TOKEN_NETWORKS)
+def test_the_order_of_tokens_means_nothing(declared, rng: torch.Generator):
+    network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
+    turned = network(x, clock, condition.flip(1))
+    torch.testing.assert_close(turned, network(x, clock, condition), rtol=1e-5, atol=1e-5)
+
+
+def test_a_condition_takes_one_form_only(rng: torch.Generator):
+    x = torch.zeros(3, 1, 2, 2)
+    forms = [read(entry, told(entry, 3, rng), x) for entry in ENTRIES]
+    filled = [[name for name in Told._fields if getattr(form, name) is not None] for form in forms]
+    assert filled == [[], ["vector"], ["channels"], ["tokens", "present"]]

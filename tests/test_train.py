@@ -1,0 +1,190 @@
+"""The loop against a naive twin, and promises about what it leaves behind."""
+
+import os
+import time
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from recombine.denoiser import Preconditioned
+from recombine.models.mlp import MLP
+from recombine.objectives.diffusion import Diffusion
+from recombine.train import InverseRoot, Share, Step, Weights, constant, cosine, train
+
+CLIP, EMA = 0.05, 0.9
+
+
+def network(told: int = 2) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Preconditioned(MLP(pixels=2, told=told, width=8, layers=2).build())
+
+
+def batches(size: int = 16):
+    for number in count():
+        rng = torch.Generator().manual_seed(number)
+        yield torch.randn(size, 2, 1, 1, generator=rng), torch.randn(size, 2, generator=rng)
+
+
+def step_of(weights: Weights, seed: int = 1, clip: float = CLIP) -> Step:
+    return Step(weights, Diffusion(), clip, torch.Generator().manual_seed(seed))
+
+
+def rate(step: int) -> float:
+    return 0.01 / step
+
+
+def test_the_loop_is_adam_with_clipped_gradients_and_a_moving_average():
+    weights = Weights.of(network(), EMA)
+    losses = [taken.loss for taken in train(step_of(weights), batches(), rate, range(1, 7))]
+
+    twin, average = network(), None
+    optimizer = torch.optim.Adam(twin.parameters(), lr=1.0)
+    rng = torch.Generator().manual_seed(1)
+    for index, (image, condition) in enumerate(islice(batches(), 6), start=1):
+        loss = Diffusion()(twin, image, condition, generator=rng)
+        gradients = torch.autograd.grad(loss, list(twin.parameters()))
+        norm = torch.cat([each.flatten() for each in gradients]).norm()
+        assert norm > CLIP
+        for parameter, gradient in zip(twin.parameters(), gradients, strict=True):
+            parameter.grad = gradient * CLIP / norm
+        optimizer.param_groups[0]["lr"] = rate(index)
+        optimizer.step()
+        now = [each.detach().clone() for each in twin.parameters()]
+        average = average or now
+        average = [EMA * a + (1 - EMA) * b for a, b in zip(average, now, strict=True)]
+        torch.testing.assert_close(losses[index - 1], loss.detach())
+
+    torch.testing.assert_close(list(weights.denoiser.parameters()), list(twin.parameters()))
+    torch.testing.assert_close(list(weights.average.module.parameters()), average)
+
+
+def test_a_step_reports_the_loss_before_the_change_as_a_tensor_without_history():
+    weights = Weights.of(network(), EMA)
+    image, condition = next(batches())
+    rng = torch.Generator().manual_seed(1)
+    before = Diffusion()(weights.denoiser, image, condition, generator=rng)
+    loss = step_of(weights)(image, condition)
+    assert isinstance(loss, Tensor)
+    assert not loss.requires_grad
+    torch.testing.assert_close(loss, before.detach())
+
+
+def test_the_wrapped_denoiser_is_the_one_that_is_called():
+    weights = Weights.of(network(), EMA)
+    called = []
+    weights.denoiser.register_forward_hook(lambda *_: called.append("inner"))
+    outer = nn.Sequential(nn.Identity())
+    outer.forward = lambda *words: (called.append("outer"), weights.denoiser(*words))[1]
+    Step(weights, Diffusion(), CLIP, torch.Generator(), outer)(*next(batches()))
+    assert called == ["outer", "inner"]
+
+
+def test_the_loop_counts_from_where_it_is_told_and_takes_no_batch_too_many():
+    given = batches()
+    steps = train(step_of(Weights.of(network(), EMA)), given, rate, range(5, 8))
+    assert [taken.index for taken in steps] == [5, 6, 7]
+    assert torch.equal(next(given)[0], list(islice(batches(), 4))[3][0])
+
+
+def test_the_average_is_not_trained_and_starts_at_the_first_weights():
+    weights = Weights.of(network(), EMA)
+    assert not any(each.requires_grad for each in weights.average.parameters())
+    assert not weights.average.module.training
+    step_of(weights)(*next(batches()))
+    torch.testing.assert_close(
+        list(weights.average.module.parameters()), list(weights.denoiser.parameters())
+    )
+
+
+def test_schedules_fall_as_declared():
+    assert constant(7, 10) == 1
+    assert cosine(0, 10) == 1
+    assert cosine(5, 10) == pytest.approx(0.5)
+    assert cosine(10, 10) == pytest.approx(0)
+    assert InverseRoot(after=100)(100, 0) == 1
+    assert InverseRoot(after=100)(40, 0) == 1
+    assert InverseRoot(after=100)(400, 0) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rows, rng: torch.randn((rows, 3), generator=rng),
+        lambda rows, rng: torch.randn(torch.Size([rows]), generator=rng),
+        lambda rows, rng: torch.rand(rows, generator=rng),
+        lambda rows, rng: torch.rand(rows, 2, generator=rng),
+        lambda rows, rng: torch.randint(5, (rows,), generator=rng),
+        lambda rows, rng: torch.randint(2, 9, (rows, 2), generator=rng),
+    ],
+)
+def test_processes_share_the_draw_of_one(draw):
+    rng = torch.Generator().manual_seed(0)
+    whole = [draw(6, rng), draw(6, rng)]
+    for process in range(3):
+        rng = torch.Generator().manual_seed(0)
+        with Share(process, 3):
+            parts = [draw(2, rng), draw(2, rng)]
+        for one, part in zip(whole, parts, strict=True):
+            assert torch.equal(part, one[process::3])
+
+
+def test_a_draw_that_cannot_be_shared_says_so():
+    with (
+        pytest.raises(ValueError, match="share rand, randn, randint; got multinomial"),
+        Share(0, 2),
+    ):
+        torch.multinomial(torch.ones(3), 1, generator=torch.Generator())
+
+
+def test_shares_of_the_loss_average_to_the_loss_of_all():
+    image, condition = next(batches(8))
+    objective, losses = Diffusion(), []
+    rng = torch.Generator().manual_seed(0)
+    whole = objective(network(), image, condition, generator=rng)
+    for process in range(2):
+        rng = torch.Generator().manual_seed(0)
+        with Share(process, 2):
+            part = slice(process, None, 2)
+            losses.append(objective(network(), image[part], condition[part], generator=rng))
+    torch.testing.assert_close(sum(losses) / 2, whole)
+
+
+def test_memory_and_step_time_stay_flat_over_a_thousand_steps():
+    statistics = Path("/proc/self/statm")
+    if not statistics.exists():
+        pytest.skip("resident memory is read from Linux's /proc")
+
+    def resident() -> int:
+        return int(statistics.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    weights = Weights.of(network(), EMA)
+    given = batches()
+    memory, seconds = [], []
+    for first in range(1, 1200, 200):
+        started = time.thread_time()
+        for taken in train(step_of(weights), given, rate, range(first, first + 200)):
+            assert taken.loss.numel() == 1
+        seconds.append(time.thread_time() - started)
+        memory.append(resident())
+    assert memory[-1] - memory[0] < 4 << 20
+    assert seconds[-1] < 2 * seconds[0]
+
+
+def test_a_network_for_points_names_a_condition_that_does_not_fit():
+    with pytest.raises(ValueError, match="told 2 numbers; got 3"):
+        network()(torch.zeros(1, 2, 1, 1), torch.ones(1), torch.zeros(1, 3))
+    with pytest.raises(ValueError, match="at least 1"):
+        MLP(width=0)
+
+
+def test_a_network_for_points_hears_the_noise_level_and_the_condition():
+    layers = network().network
+    x, clock, condition = torch.ones(1, 2, 1, 1), torch.zeros(1), torch.zeros(1, 2)
+    answer = layers(x, clock, condition)
+    assert answer.shape == x.shape
+    assert not torch.allclose(layers(x, clock + 0.5, condition), answer)
+    assert not torch.allclose(layers(x, clock, condition + 1), answer)
