@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from recombine.__main__ import main
-from recombine.commands import bench
+from recombine.bench import render, timing, train
 from recombine.report.record import Measurement, Record
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.scene_file import write
@@ -42,14 +42,14 @@ def test_speeds_and_ratios_are_printed_and_kept(scenes: Path, capsys, tmp_path: 
 
 def test_speed_counts_images_not_rounds():
     counted = []
-    measured = bench.speed(lambda: counted.append(1), images=1000, seconds=1e-9)
-    assert measured.n == bench.FEWEST_ROUNDS
-    assert len(counted) == bench.FEWEST_ROUNDS + 1
+    measured = timing.speed(lambda: counted.append(1), things=1000, seconds=1e-9)
+    assert measured.n == timing.FEWEST_ROUNDS
+    assert len(counted) == timing.FEWEST_ROUNDS + 1
     assert measured.value > 1000
 
 
 def test_a_ratio_is_to_the_peer():
-    ratio = bench.over(Measurement(60.0, 50.0, 70.0, n=4), Measurement(2.0, None, None, n=1))
+    ratio = timing.over(Measurement(60.0, 50.0, 70.0, n=4), Measurement(2.0, None, None, n=1))
     assert (ratio.value, ratio.low, ratio.high, ratio.n) == (30.0, 25.0, 35.0, 4)
 
 
@@ -67,9 +67,31 @@ def test_blender_is_asked_by_its_own_python(tmp_path: Path):
     )
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
     scenes = Clevr(objects=(1, 1)).scenes(torch.arange(3), 0)
-    measured = bench.blender(fake, scenes)["images_per_second@blender"]
+    measured = render.blender(fake, scenes)
     assert measured.value == pytest.approx(3.0)
     assert measured.n == 8
+
+
+def test_the_local_denoiser_is_compared_with_its_twin(capsys):
+    assert main(["bench", "local", "--seconds", "0.01", "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["measurements"]
+    assert found["largest_difference"]["value"] < 1e-5
+    ways = [found[f"images_per_second@{way}"]["value"] for way in ("one_pass", "patch_by_patch")]
+    assert found["ratio@patch_by_patch"]["value"] == pytest.approx(ways[0] / ways[1])
+
+
+def test_the_cost_of_a_layer_is_counted():
+    """A convolution of kernel 3 costs 2 * 9 * channels in * channels out per pixel."""
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Conv2d(3, 5, 3, padding=1)
+
+        def forward(self, x, clock, condition):
+            return self.layer(x)
+
+    assert train.flops(Layer(), 8, told=1) == 2 * 9 * 3 * 5 * 64
 
 
 @pytest.mark.parametrize(
@@ -85,3 +107,8 @@ def test_wrong_use_is_one_line(words: list[str], message: str, capsys):
     assert main(["bench", "render", *words]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert message in said[-1]
+
+
+def test_options_of_one_bench_are_refused_by_the_others(capsys):
+    assert main(["bench", "local", "--scenes", "x.json"]) == 2
+    assert "--scenes is for bench render, not local" in capsys.readouterr().err

@@ -80,19 +80,19 @@ def test_the_seed_reaches_the_world():
 
 
 @pytest.mark.parametrize("source", [Numbers(), Album(7)])
-@pytest.mark.parametrize(("processes", "batch"), [(1, 6), (2, 3), (3, 2)])
+@pytest.mark.parametrize(("processes", "batch"), [(2, 3), (3, 2)])
 def test_processes_share_out_the_scenes_of_one_process_with_the_whole_batch(
     source: World | Files, processes: int, batch: int
 ):
     alone = Stream(source, batch=6, seed=1)
     shares = [Stream(source, batch, 1, "cpu", rank, processes) for rank in range(processes)]
-    for whole, *parts in zip(taken(alone, 3), *(taken(share, 3) for share in shares), strict=True):
+    for whole, *parts in zip(taken(alone, 2), *(taken(share, 2) for share in shares), strict=True):
         for rank, part in enumerate(parts):
             assert part == whole[rank::processes]
 
 
 @pytest.mark.parametrize("source", [Numbers(), Album(7)])
-@pytest.mark.parametrize("step", [0, 1, 3])
+@pytest.mark.parametrize("step", [0, 3])
 def test_a_resumed_stream_goes_on_exactly(source: World | Files, step: int):
     stream = Stream(source, batch=3, seed=5, process=1, processes=2)
     taken(stream, step)
@@ -189,7 +189,7 @@ def test_files_and_their_scenes_belong_together():
 
 
 @given(st.integers(1, 3000), st.integers(-(2**70), 2**70), st.integers(0, 2**30))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_shuffle_holds_every_file_once(length: int, seed: int, epoch: int):
     order = shuffled(torch.arange(length) + epoch * length, seed, length)
     assert torch.equal(order.sort().values, torch.arange(length))

@@ -103,6 +103,8 @@ def test_what_cannot_be_spelled_is_refused():
     assert spelled((1,)) == "(1,)"
     with pytest.raises(ValueError, match="values that can be spelled; got <object object at"):
         spelled((object(),))
+    with pytest.raises(ValueError, match="can be spelled; got <function"):
+        spelled(lambda: None)
 
 
 def test_the_learning_rate_rises_then_falls():
@@ -132,7 +134,7 @@ def test_a_budget_that_makes_no_sense_is_refused(changes: dict[str, object], mes
 
 def test_tiny_keeps_as_many_milestones_and_never_grows():
     tiny = Budget(1000, 256, milestones=(100, 500, 1000)).tiny()
-    assert tiny.milestones == (2, 10, 20)
+    assert tiny.milestones == (1, 5, 10)
     assert Budget(5, 2).tiny() == replace(Budget(5, 2), ema=0.9)
 
 
@@ -242,7 +244,7 @@ def test_the_kept_scores_of_the_exact_denoiser_agree():
 
 
 def test_training_finds_the_exact_denoiser(tmp_path: Path):
-    (plan,) = seeded("denoise_toy", "base", [0], False, {"steps": 1200})
+    (plan,) = seeded("denoise_toy", "base", [0], False, {"steps": 1000})
     record = run.run(plan, run.machine(CPU), run.Settings(tmp_path))
     assert record is not None
     assert record.measurements["relative_error"].high < 0.05
@@ -274,8 +276,8 @@ def test_a_model_that_draws_what_it_is_told_reaches_the_ceiling(monkeypatch: pyt
         assert found[name].value == pytest.approx(found[f"{name}_ceiling"].value, rel=0.2)
         assert found[name].n == 4 * base.asks[0].samples
         assert found[f"{name}@blue small"].value < 0.04
-    assert found["colour_error_chance"].value > 10 * found["colour_error_ceiling"].value
-    assert found["size_error_chance"].value > 10 * found["size_error_ceiling"].value
+    assert found["colour_error_chance"].value > 5 * found["colour_error_ceiling"].value
+    assert found["size_error_chance"].value > 5 * found["size_error_ceiling"].value
 
 
 def test_an_image_is_drawn_for_each_condition_in_the_range_of_images(rng: torch.Generator):

@@ -12,7 +12,7 @@ from recombine.render import stage as st
 from recombine.render.camera import HALF_FIELD, look_at, project
 from recombine.render.geometry import NEVER, grid_rays, span
 from recombine.render.stage import LOOK, Stage
-from recombine.scene import SHAPES, Scenes
+from recombine.scene import SHAPES, Scenes, concatenate
 from recombine.worlds import clevr, shapes3d
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.shapes3d import Shapes3D
@@ -262,7 +262,8 @@ def test_no_pictures_are_no_pictures(monkeypatch: pytest.MonkeyPatch):
 def test_pictures_come_back_in_their_order(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kernel, "available", lambda device: False)
     monkeypatch.setattr(engine, "RAYS_AT_ONCE", 1)
-    stage = clevr.stage(clevr_scenes(4, (0, 4)))
+    scenes = concatenate([clevr_scenes(1, (count, count)) for count in (3, 0, 2, 1)])
+    stage = clevr.stage(scenes)
     torch.testing.assert_close(engine.picture(stage, 8), raycast.trace(stage, 8), atol=1e-5, rtol=0)
     assert torch.equal(engine.see(stage, 8)[0], raycast.see(stage, 8)[0])
 

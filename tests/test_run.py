@@ -74,7 +74,7 @@ def test_a_run_leaves_what_the_design_promises(whole: Path):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     described = json.loads((folder / "experiment.json").read_text())
-    assert described["experiment"]["budget"].startswith("Budget(steps=12, batch=16,")
+    assert described["experiment"]["budget"].startswith("Budget(steps=12, batch=8,")
     record = Record.load(folder / "record.json")
     assert "Clouds()" in record.experiment
     assert record.command == "recombine run denoise_toy:base --tiny --steps 12 --ema 0.5 --seed 0"
@@ -84,8 +84,8 @@ def test_a_run_leaves_what_the_design_promises(whole: Path):
 def test_the_first_losses_are_these(whole: Path):
     # A change here is a change of numbers, and belongs into the change log as such.
     losses = [json.loads(line)["loss"] for line in kept(whole)[1].splitlines()]
-    assert losses[0] == pytest.approx(0.0, rel=1e-5)
-    assert losses[-1] == pytest.approx(0.0, rel=1e-5)
+    assert losses[0] == pytest.approx(1.2297108, rel=1e-5)
+    assert losses[-1] == pytest.approx(1.8339643, rel=1e-5)
 
 
 def test_a_finished_run_is_not_run_again(whole: Path):
@@ -379,7 +379,7 @@ def test_seeds_and_variants_are_read_as_written():
 
 def test_a_batch_must_divide_among_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(run.Accelerator, "num_processes", 3)
-    with pytest.raises(ValueError, match="a batch of 16 is not 3 equal shares"):
+    with pytest.raises(ValueError, match="a batch of 8 is not 3 equal shares"):
         ran(tmp_path)
 
 

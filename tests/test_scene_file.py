@@ -72,7 +72,8 @@ def test_a_camera_that_was_not_recorded_is_recovered():
 
 
 def test_a_camera_is_recovered_from_pixels_of_another_size():
-    world = Clevr(size=128, jitter=True, objects=(4, 6))
+    # Two depths leave one degree of freedom, which only the pixels settle.
+    world = Clevr(size=128, jitter=True, objects=(2, 2))
     scenes = world.scenes(torch.arange(4), seed=9)
     data = write(scenes, replace(world, size=480), [f"{number}.png" for number in range(4)])
     del data["info"]
@@ -81,7 +82,7 @@ def test_a_camera_is_recovered_from_pixels_of_another_size():
         for one in entry["objects"]:
             one["pixel_coords"][1] -= 80  # the original's images are 480 wide and 320 high
     back, _ = read(data, world, (480, 320))
-    torch.testing.assert_close(back.camera, scenes.camera, atol=2e-2, rtol=0)
+    torch.testing.assert_close(back.camera, scenes.camera, atol=5e-2, rtol=0)
 
 
 def test_one_object_leaves_the_camera_at_its_base():

@@ -41,7 +41,8 @@ def test_the_loop_is_adam_with_clipped_gradients_and_a_moving_average():
     weights = Weights.of(network(), EMA)
     losses = [taken.loss for taken in train(step_of(weights), batches(), rate, range(1, 7))]
 
-    twin, average = network(), None
+    twin = network()
+    average = [each.detach().clone() for each in twin.parameters()]
     optimizer = torch.optim.Adam(twin.parameters(), lr=1.0)
     rng = torch.Generator().manual_seed(1)
     for index, (image, condition) in enumerate(islice(batches(), 6), start=1):
@@ -54,7 +55,6 @@ def test_the_loop_is_adam_with_clipped_gradients_and_a_moving_average():
         optimizer.param_groups[0]["lr"] = rate(index)
         optimizer.step()
         now = [each.detach().clone() for each in twin.parameters()]
-        average = average or now
         average = [EMA * a + (1 - EMA) * b for a, b in zip(average, now, strict=True)]
         torch.testing.assert_close(losses[index - 1], loss.detach())
 
@@ -90,14 +90,19 @@ def test_the_loop_counts_from_where_it_is_told_and_takes_no_batch_too_many():
     assert torch.equal(next(given)[0], list(islice(batches(), 4))[3][0])
 
 
-def test_the_average_is_not_trained_and_starts_at_the_first_weights():
+def test_the_average_is_not_trained_but_follows_from_the_untrained_weights():
     weights = Weights.of(network(), EMA)
     assert not any(each.requires_grad for each in weights.average.parameters())
     assert not weights.average.module.training
-    step_of(weights)(*next(batches()))
-    torch.testing.assert_close(
-        list(weights.average.module.parameters()), list(weights.denoiser.parameters())
-    )
+    start = [each.detach().clone() for each in weights.denoiser.parameters()]
+    step = step_of(weights)
+    step.set_rate(0.1)
+    step(*next(batches()))
+    for before, now, average in zip(
+        start, weights.denoiser.parameters(), weights.average.module.parameters(), strict=True
+    ):
+        assert not torch.equal(before, now)
+        torch.testing.assert_close(average, EMA * before + (1 - EMA) * now.detach())
 
 
 def test_schedules_fall_as_declared():

@@ -70,7 +70,7 @@ class Budget:
 
     def tiny(self) -> "Budget":
         """Return a budget of seconds, with as many milestones."""
-        steps, batch = min(self.steps, 20), min(self.batch, 16)
+        steps, batch = min(self.steps, 10), min(self.batch, 8)
         reached = {max(1, milestone * steps // self.steps) for milestone in self.milestones}
         return replace(
             self,
@@ -217,9 +217,10 @@ def spelled(value: Any) -> str:
         return f"{type(value).__name__}({inside})"
     if isinstance(value, tuple):
         return f"({', '.join(map(spelled, value))}{',' if len(value) == 1 else ''})"
-    if callable(value) and hasattr(value, "__qualname__"):
-        return value.__qualname__
+    if "<" not in getattr(value, "__qualname__", "<"):
+        return value.__name__
     text = repr(value)
+    # An address, or a function that has no name of its own.
     if " at 0x" in text:
         raise ValueError(f"an experiment is made of values that can be spelled; got {text}")
     return text

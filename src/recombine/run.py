@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
 from recombine.report.record import Record
-from recombine.train import Share, Step, Weights, train
+from recombine.train import Graphed, Share, Step, Weights, train
 
 LOOK = 50
 """Steps between looks at the loss: each look waits for the device."""
@@ -82,7 +82,7 @@ class Plan:
     @property
     def facts(self) -> dict[str, Any]:
         """What a folder or a checkpoint says of the run it belongs to."""
-        parts = {name: getattr(self.experiment, name) for name in LEARNED_FROM}
+        names = [each.name for each in fields(self.experiment)]
         return {
             "name": self.name,
             "variant": self.variant,
@@ -90,7 +90,7 @@ class Plan:
             "overrides": dict(self.overrides),
             "seed": self.seed,
             "digest": self.experiment.digest,
-            "experiment": {name: spelled(value) for name, value in parts.items()},
+            "experiment": {name: spelled(getattr(self.experiment, name)) for name in names},
         }
 
     def check(self, facts: Mapping[str, Any], where: Path) -> None:
@@ -99,7 +99,7 @@ class Plan:
             if facts.get(name) == self.facts[name]:
                 continue
             theirs, ours = facts.get("experiment", {}), self.facts["experiment"]
-            differing = [key for key in ours if theirs.get(key) != ours[key]] or ["seed"]
+            differing = [key for key in LEARNED_FROM if theirs.get(key) != ours[key]] or ["seed"]
             raise ValueError(
                 f"{where} belongs to another experiment: it differs in {', '.join(differing)}; "
                 f"choose another --out or remove {where.parent}"
@@ -226,12 +226,15 @@ class Session:
         left = range(self.stream.step + 1, budget.steps + 1)
         pending: list[Tensor] = []
         with interruptible() as stop:
-            for taken in train(step, self._examples(), budget.rate, left):
+            for taken in train(self._graphed(step), self._examples(), budget.rate, left):
                 pending.append(taken.loss)
                 if self._due(taken.index, stop.is_set()):
                     stopping = self._look(taken.index, pending, stop.is_set())
                     self._keep(taken.index, stopping)
                     pending = []
+
+    def _graphed(self, step: Step) -> Step | Graphed:
+        return Graphed(step) if step.generator.device.type == "cuda" and not self.share else step
 
     def _examples(self) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.stream:
@@ -260,8 +263,9 @@ class Session:
         ]
         if math.isnan(self.first_loss):
             self.first_loss = losses[0]
-        # Not a number is not below either.
-        bad = [line for line in lines if not line["loss"] < DIVERGED * self.first_loss]
+        # Not a number is not below either; a likelihood's loss can start below zero.
+        limit = self.first_loss + DIVERGED * abs(self.first_loss)
+        bad = [line for line in lines if not line["loss"] < limit]
         if self.accelerator.is_main_process:
             self.metrics.append(lines[: lines.index(bad[0])] if bad else lines)
             self.settings.watch(step, losses[-1])

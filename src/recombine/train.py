@@ -102,6 +102,13 @@ class Weights:
         average = AveragedModel(denoiser, multi_avg_fn=get_ema_multi_avg_fn(ema))
         return cls(denoiser, optimizer, average.requires_grad_(False).eval())
 
+    def follow(self) -> None:
+        """Move the average towards the weights, without the looks torch's own way takes."""
+        average, current = tuple(self.average.parameters()), tuple(self.denoiser.parameters())
+        assert self.average.multi_avg_fn is not None
+        self.average.multi_avg_fn(average, current, self.average.n_averaged)
+        self.average.n_averaged += 1
+
 
 @dataclass(frozen=True)
 class Step:
@@ -129,13 +136,62 @@ class Step:
         loss.backward()
         nn.utils.clip_grad_norm_(self.weights.denoiser.parameters(), self.clip)
         self.weights.optimizer.step()
-        self.weights.average.update_parameters(self.weights.denoiser)
+        self.weights.follow()
         return loss.detach()
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the steps to come."""
         for group in self.weights.optimizer.param_groups:
             group["lr"].fill_(rate)
+
+
+class Graphed:
+    """A step as one CUDA graph: small networks wait for launches, and a graph has only one.
+
+    The first call is taken as it is: it compiles, and makes what the optimizer keeps. The second
+    is recorded, and from then on it is replayed on batches of the same shape.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.batch: tuple[Tensor, Tensor] | None = None
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.loss: Tensor | None = None
+
+    def __call__(
+        self, image: Float[Tensor, " batch *image"], condition: Shaped[Tensor, " batch *told"]
+    ) -> Float[Tensor, ""]:
+        """Change the weights and return the loss before the change."""
+        if self.batch is None:
+            self.batch = (image.clone(), condition.clone())
+            return self._beside(image, condition)
+        for kept, new in zip(self.batch, (image, condition), strict=True):
+            kept.copy_(new)
+        if self.graph is None:
+            self._record(*self.batch)
+        assert self.graph is not None
+        assert self.loss is not None
+        self.graph.replay()
+        return self.loss.clone()
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the steps to come."""
+        self.step.set_rate(rate)
+
+    def _beside(self, image: Tensor, condition: Tensor) -> Tensor:
+        """Take a step on a stream of its own, as a recording needs it to have been."""
+        here, side = torch.cuda.current_stream(), torch.cuda.Stream()
+        side.wait_stream(here)
+        with torch.cuda.stream(side):
+            loss = self.step(image, condition)
+        here.wait_stream(side)
+        return loss
+
+    def _record(self, image: Tensor, condition: Tensor) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        self.graph.register_generator_state(self.step.generator)
+        with torch.cuda.graph(self.graph):
+            self.loss = self.step(image, condition)
 
 
 @dataclass(frozen=True)
@@ -147,7 +203,7 @@ class Taken:
 
 
 def train(
-    step: Step,
+    step: Step | Graphed,
     batches: Iterable[tuple[Tensor, Tensor]],
     rate: Callable[[int], float],
     steps: range,

@@ -70,11 +70,10 @@ class CircleError:
             name = " ".join(composition)
             measurements |= errors(drawn[-1], told[-1], f"@{name}")
         images, condition = torch.cat(drawn), torch.cat(told)
-        # Half the list apart, every condition meets another colour.
-        shuffled = condition.roll(len(condition) // 2, dims=0)
+        order = torch.randperm(len(condition), generator=generator, device=generator.device)
         measurements |= errors(images, condition, "")
         measurements |= errors(torch.cat(ceiling), condition, "_ceiling")
-        measurements |= errors(images, shuffled, "_chance")
+        measurements |= errors(images, condition[order], "_chance")
         return Findings(measurements, images={"samples": torch.cat([each[:8] for each in drawn])})
 
     def tiny(self) -> "CircleError":

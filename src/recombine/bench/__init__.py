@@ -1,0 +1,1 @@
+"""How fast we are, measured beside a named peer in the same run."""

@@ -1,0 +1,29 @@
+"""The local denoiser in one pass, beside the same weights patch by patch."""
+
+from functools import partial
+
+import torch
+
+from recombine.bench.timing import known, over, speed
+from recombine.models.local import Local, patchwise
+from recombine.report.record import Measurement
+
+
+def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
+    """Measure both on the same images, and how far their answers are apart."""
+    of, batch = Local(3, 64), 16 if device.type == "cuda" else 1
+    network = of.build().to(device).eval().requires_grad_(False)
+    for parameter in network.parameters():
+        # Fresh networks end in zeros: give them something to disagree about.
+        parameter.add_(0.02 * torch.randn_like(parameter))
+    x, clock = torch.randn(batch, 3, 64, 64, device=device), torch.zeros(batch, device=device)
+    told = (torch.rand(batch, of.cells, of.cells, device=device) < 0.02).float()
+    apart = (network(x, clock, told) - patchwise(network, x, clock, told)).abs().max()
+    whole = speed(partial(network, x, clock, told), batch, seconds)
+    patches = speed(partial(patchwise, network, x, clock, told), batch, seconds)
+    return {
+        "images_per_second@one_pass": whole,
+        "images_per_second@patch_by_patch": patches,
+        "ratio@patch_by_patch": over(whole, patches),
+        "largest_difference": known(apart.item(), n=x.numel()),
+    }

@@ -1,0 +1,71 @@
+"""Images sampled per second, beside diffusers' own loop at the same number of evaluations."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from recombine import run
+from recombine.bench import peer
+from recombine.bench.timing import over, speed
+from recombine.denoiser import Preconditioned
+from recombine.models.unet import STUDY_UNET
+from recombine.report.record import Measurement
+from recombine.sample.heun import DenoisingGenerator, Sampler
+
+STEPS = 8
+"""Enough to time; the time of a step does not depend on their number."""
+
+
+def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
+    """Measure the study U-Net, and ours and diffusers' of like size."""
+    batch = 256 if device.type == "cuda" else 2
+    found = {
+        "images_per_second@study_unet": speed(
+            ours(STUDY_UNET.build(), 256, batch, device), batch, seconds
+        )
+    }
+    if peer.available():
+        matched = speed(ours(peer.OURS.build(), peer.TOLD, batch, device), batch, seconds)
+        theirs = speed(diffusers(batch, device), batch, seconds)
+        found["images_per_second@matched_unet"] = matched
+        found["images_per_second@diffusers"] = theirs
+        found["ratio@diffusers"] = over(matched, theirs)
+    return found
+
+
+def ours(raw: nn.Module, told: int, batch: int, device: torch.device) -> Callable[[], object]:
+    """Return our Heun sampler at work."""
+    denoiser = ready(Preconditioned(raw), device)
+    generator = DenoisingGenerator(denoiser, (3, 64, 64), Sampler(steps=STEPS), batch)
+    condition, seeds = torch.rand(batch, told, device=device), torch.arange(batch, device=device)
+    return partial(generator.seeded, condition, seeds)
+
+
+def diffusers(batch: int, device: torch.device) -> Callable[[], object]:
+    """Return the loop of a diffusers pipeline with Heun's scheduler: model, scheduler, model."""
+    from diffusers.schedulers.scheduling_heun_discrete import HeunDiscreteScheduler
+
+    network, told = ready(peer.Peer(), device), torch.zeros(batch, peer.TOLD, device=device)
+
+    @torch.no_grad()
+    def work() -> Tensor:
+        scheduler = HeunDiscreteScheduler(use_karras_sigmas=True)
+        scheduler.set_timesteps(STEPS, device=device)
+        x = torch.randn(batch, 3, 64, 64, device=device) * scheduler.init_noise_sigma
+        for time in scheduler.timesteps:
+            answer = network(scheduler.scale_model_input(x, time), time.expand(batch), told)
+            x = scheduler.step(answer, time, x).prev_sample
+        return x
+
+    return work
+
+
+def ready(network: nn.Module, device: torch.device) -> nn.Module:
+    """Return a network as it is sampled from: compiled and in bf16 on a GPU."""
+    network = network.to(device).eval().requires_grad_(False)
+    if device.type == "cuda":
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        network.compile()
+    return run.machine(device).prepare_model(network, evaluation_mode=True)

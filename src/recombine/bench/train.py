@@ -1,0 +1,94 @@
+"""Images trained on per second, beside diffusers and the card's own matrix rate."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from recombine import run
+from recombine.bench import peer
+from recombine.bench.timing import known, over, speed, times
+from recombine.denoiser import Preconditioned
+from recombine.models.dit import STUDY_DIT
+from recombine.models.unet import LARGE_UNET, STUDY_UNET
+from recombine.objectives.diffusion import Diffusion
+from recombine.report.record import Measurement
+from recombine.train import Graphed, Step, Weights
+
+TRAINING_FLOPS = 3
+"""Times a forward pass: backwards costs twice as much again."""
+
+
+def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
+    """Measure study and large U-Net, the pair of like size, and the graphed transformer."""
+    on_gpu = device.type == "cuda"
+    rate = matrix_rate(device, seconds)
+    found = {"matrix_tflops": times(rate, 1e-12)}
+
+    def add(name: str, raw: nn.Module, size: int, told: int, batch: int) -> Measurement:
+        cost = flops(raw, size, told)
+        images = speed(training(raw, size, told, batch, device), batch, seconds)
+        use = times(images, TRAINING_FLOPS * cost / rate.value)
+        weights = sum(each.numel() for each in raw.parameters())
+        found[f"images_per_second@{name}"], found[f"flop_use@{name}"] = images, use
+        found[f"gflops@{name}"], found[f"parameters@{name}"] = known(cost / 1e9), known(weights)
+        return images
+
+    add("study_unet", STUDY_UNET.build(), 64, 256, 1024 if on_gpu else 8)
+    if on_gpu:
+        add("large_unet", LARGE_UNET.build(), 64, 256, 512)
+    if peer.available():
+        ours = add("matched_unet", peer.OURS.build(), 64, peer.TOLD, 512 if on_gpu else 2)
+        theirs = add("diffusers", peer.Peer(), 64, peer.TOLD, 512 if on_gpu else 2)
+        found["ratio@diffusers"] = over(ours, theirs)
+    found["steps_per_second@study_dit"] = speed(
+        training(STUDY_DIT.build(), 28, 4, 256 if on_gpu else 16, device), 1, seconds
+    )
+    return found
+
+
+def training(
+    raw: nn.Module, size: int, told: int, batch: int, device: torch.device
+) -> Callable[[], object]:
+    """Return the step that `recombine run` takes: objective, optimizer, clipping and average."""
+    accelerator = run.machine(device)
+    denoiser = Preconditioned(raw).to(device)
+    if device.type == "cuda":
+        denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        denoiser.compile()
+    noise = torch.Generator(device).manual_seed(0)
+    weights = Weights.of(denoiser, ema=0.999)
+    step = Step(weights, Diffusion(), 1.0, noise, accelerator.prepare_model(denoiser))
+    step.set_rate(1e-4)
+    image = torch.randn(batch, 3, size, size, generator=noise, device=device) / 2
+    condition = torch.rand(batch, told, generator=noise, device=device)
+    if device.type != "cuda":
+        return partial(step, image, condition)
+    graphed = Graphed(step)
+    image = image.contiguous(memory_format=torch.channels_last)
+    graphed(image, condition)
+    graphed(image, condition)
+    return partial(graphed, image, condition)
+
+
+def flops(raw: nn.Module, size: int, told: int) -> int:
+    """Return the floating-point operations of one image's forward pass."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        raw(torch.zeros(1, 3, size, size), torch.zeros(1), torch.zeros(1, told))
+    return int(counter.get_total_flops())
+
+
+def matrix_rate(device: torch.device, seconds: float) -> Measurement:
+    """Return the operations per second of a large matrix product: bf16 on a GPU."""
+    side, kind = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
+    a, b = torch.randn(2, side, side, device=device).to(kind)
+    # Several per round, as one is over before the clock is read.
+    many = 20 if device.type == "cuda" else 4
+
+    def products() -> None:
+        for _ in range(many):
+            torch.mm(a, b)
+
+    return speed(products, 2 * side**3 * many, min(seconds, 1.0))
