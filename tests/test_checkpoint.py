@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,21 @@ def test_a_full_disk_leaves_the_checkpoint_before(saved: Path, monkeypatch: pyte
         later.save(saved)
     assert saved.read_bytes() == content
     assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_a_new_name_is_on_disk_before_anything_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    synced, fsync = [], os.fsync
+
+    def noted(handle: int) -> None:
+        names = {path.suffix for path in tmp_path.iterdir()}
+        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), names))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    Checkpoint({"a": torch.zeros(1)}, {}).save(path_of(tmp_path, 1))
+    assert synced == [(False, {".partial"}), (True, {".safetensors"})]
 
 
 def test_the_last_two_stay_and_what_was_being_written_goes(tmp_path: Path):

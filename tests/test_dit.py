@@ -93,6 +93,16 @@ def test_what_is_told_is_added_between_looking_and_thinking(rng: torch.Generator
     torch.testing.assert_close(answer, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_the_blocks_of_a_fresh_transformer_pass_their_tokens_on(rng: torch.Generator):
+    network = DiT(2, 4, width=8, layers=2, heads=2).build()
+    nn.init.normal_(network.outlet.weight, generator=rng)
+    x = torch.randn(1, 2, 4, 4, generator=rng)
+    tokens = network.inlet(x.flatten(2).transpose(1, 2)) + network.where
+    expected = network.outlet(unit(tokens)).transpose(1, 2).reshape(x.shape)
+    answer = network(x, torch.zeros(1), torch.zeros(1))
+    torch.testing.assert_close(answer, expected, rtol=1e-4, atol=1e-4)
+
+
 def moved_patches(declared: DiT, blind: bool, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """The answer to an image turned by a patch, and the answer turned by a patch."""
     network = perturbed(declared.build())

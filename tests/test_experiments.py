@@ -223,6 +223,22 @@ def test_the_relative_error_is_what_it_is_called(factor: float, error: float):
         assert measured.low <= measured.value <= measured.high
 
 
+def test_the_error_is_measured_at_noisy_points_of_the_law(rng: torch.Generator):
+    seen: dict[float, Tensor] = {}
+
+    class Noting(torch.nn.Module):
+        def forward(self, x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+            seen.setdefault(round(sigma[0].item(), 3), x.flatten(1))
+            return x
+
+    ask = denoise_toy.base.asks[0]
+    ask(Trained(denoise_toy.base, Noting(), CPU), rng)
+    clean = ask.law.law.sample(torch.zeros(1 << 14, 4), rng).flatten(1).float()
+    for level in ask.levels:
+        expected = clean.T.cov() + level**2 * torch.eye(2)
+        torch.testing.assert_close(seen[level].T.cov(), expected, atol=0.05, rtol=0.05)
+
+
 def test_the_interval_of_a_relative_error_holds_the_truth_as_often_as_it_says(
     rng: torch.Generator,
 ):
@@ -241,6 +257,11 @@ def test_the_kept_scores_of_the_exact_denoiser_agree():
     exact, learned = (torch.tensor(curves[f"{name}_score"]) for name in ("exact", "learned"))
     torch.testing.assert_close(learned, exact, atol=1e-3, rtol=1e-3)
     assert len(curves["place"]) == len(exact) == 17**2
+    place = torch.tensor(curves["place"])[:, :, None, None]
+    ask = denoise_toy.base.asks[0]
+    sigma = torch.full((len(place),), ask.shown)
+    truth = ask.law.law.score(place, sigma, torch.zeros(len(place), 4)).flatten(1)
+    torch.testing.assert_close(exact, truth, atol=1e-4, rtol=1e-4)
 
 
 def test_training_finds_the_exact_denoiser(tmp_path: Path):

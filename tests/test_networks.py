@@ -119,6 +119,13 @@ def test_the_noise_level_is_heard(declared, rng: torch.Generator):
     assert (moved.flatten(1).norm(dim=1) > 1e-3).all()
 
 
+@each_network
+def test_the_noise_level_may_have_another_precision(declared, rng: torch.Generator):
+    network, (x, clock, condition) = perturbed(declared, torch.float64), asked(declared, rng)
+    answers = [network(x.double(), level, condition) for level in (clock, clock.double())]
+    assert torch.equal(*answers)
+
+
 def test_a_network_told_nothing_accepts_anything(rng: torch.Generator):
     x, clock, _ = asked(DIT, rng)
     answers = [perturbed(DIT)(x, clock, said) for said in (torch.zeros(3), torch.ones(3, 2, 2))]
@@ -131,7 +138,8 @@ def test_gradients_reach_every_weight(declared, rng: torch.Generator):
     network(*asked(declared, rng)).square().sum().backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
+        outputs = parameter.grad.reshape(len(parameter), -1)
+        assert (outputs.abs().sum(dim=1) > 0).all(), name
 
 
 @each_network
@@ -344,7 +352,8 @@ def test_the_order_of_tokens_means_nothing(declared, rng: torch.Generator):
 
 
 def test_a_condition_takes_one_form_only(rng: torch.Generator):
-    x = torch.zeros(3, 1, 2, 2)
-    forms = [read(entry, told(entry, 3, rng), x) for entry in ENTRIES]
+    x, said = torch.zeros(3, 1, 2, 2), [told(entry, 3, rng) for entry in ENTRIES]
+    forms = [read(entry, each, x) for entry, each in zip(ENTRIES, said, strict=True)]
     filled = [[name for name in Told._fields if getattr(form, name) is not None] for form in forms]
     assert filled == [[], ["vector"], ["channels"], ["tokens", "present"]]
+    assert torch.equal(forms[3].tokens, said[3][..., :-1])

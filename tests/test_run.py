@@ -219,6 +219,18 @@ def test_a_loss_beyond_return_stops_with_the_step_and_the_last_good_checkpoint(
     assert len(lines) == bad - 1
 
 
+def test_a_loss_may_start_below_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plan = toy()
+
+    class Likelihood:
+        def __call__(self, *words, **named):
+            return plan.experiment.objective(*words, **named) - 5
+
+    take = run.Step
+    monkeypatch.setattr(run, "Step", lambda weights, _, *rest: take(weights, Likelihood(), *rest))
+    assert ran(tmp_path, plan).curves["loss"][0][1] < 0
+
+
 def test_broken_weights_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     save = run.Session._save
 
@@ -375,6 +387,16 @@ def test_seeds_and_variants_are_read_as_written():
     assert chosen_seeds("5, 0-1,1") == [5, 0, 1]
     assert chosen_variants("denoise_toy") == [("denoise_toy", "base")]
     assert ("denoise_toy", "noise_prediction") in chosen_variants("denoise_toy:all")
+
+
+def test_every_seed_and_purpose_has_random_numbers_of_its_own():
+    cpu = torch.device("cpu")
+    firsts = [
+        torch.rand(1, generator=run._generator(seed, purpose, cpu)).item()
+        for seed in range(3)
+        for purpose in range(3)
+    ]
+    assert len(set(firsts)) == 9
 
 
 def test_a_batch_must_divide_among_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

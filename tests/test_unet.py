@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from recombine.models.blocks import Attention, Residual, Waves, positions, rms
-from recombine.models.entry import Tokens, Vector
-from recombine.models.unet import LARGE_UNET, STUDY_UNET, UNet
+from recombine.models.entry import Vector
+from recombine.models.unet import LARGE_UNET, STUDY_UNET, Block, UNet
 from test_networks import perturbed
 
 PLAIN = UNet(2, 16, width=8, multipliers=(1,), blocks=1, attention=())
@@ -117,11 +117,13 @@ def test_every_level_is_skipped_to_its_own_way_up(rng: torch.Generator):
         skip.weight.data = weight
 
 
-def test_attention_with_told_tokens_knows_where_it_is(rng: torch.Generator):
+@pytest.mark.parametrize("part", ["attention", "hearing"])
+def test_attention_starts_silent_and_knows_where_it_looks_from(part: str, rng: torch.Generator):
     """On a blank image only positions can make places differ."""
-    declared = UNet(1, 4, Tokens(3, 1), width=8, multipliers=(1,), attention=(4,), head=8)
-    network = perturbed(declared)
-    told = [torch.tensor([[[x, 0.5, 1.0]]]) for x in (0.1, 0.9)]
-    first, second = (network(torch.zeros(1, 1, 4, 4), torch.zeros(1), each) for each in told)
-    change = (first - second)[0, 0, 1:3, 1:3]
-    assert (change - change.mean()).abs().max() > 1e-4
+    block, blank = Block(4, 8, heads=1, told=5), torch.ones(1, 8, 4, 4)
+    told, present = torch.randn(1, 2, 5, generator=rng), torch.ones(1, 2, dtype=torch.bool)
+    question = blank, torch.zeros(1, 16, 1, 1), told, present
+    assert torch.equal(block(*question), blank)
+    nn.init.normal_(getattr(block, part).out.weight, generator=rng)
+    places = (block(*question) - blank)[0].flatten(1)
+    assert (places - places[:, :1]).abs().amax(dim=0)[1:].min() > 1e-3

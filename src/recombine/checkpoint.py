@@ -106,8 +106,12 @@ def packed(weights: Weights, generators: Mapping[str, torch.Generator]) -> dict[
     for number, moments in state.items():
         found |= {f"optimizer/{number}/{name}": moments[name] for name in _MOMENTS}
     found |= {f"random/{name}": each.get_state() for name, each in generators.items()}
-    # Copies, as safetensors refuses tensors that share memory.
-    return {name: value.detach().to("cpu", copy=True) for name, value in found.items()}
+    # Copies in plain order, as safetensors refuses tensors that share memory or skip in it.
+    plain = torch.contiguous_format
+    return {
+        name: value.detach().to("cpu", copy=True, memory_format=plain)
+        for name, value in found.items()
+    }
 
 
 def unpack(

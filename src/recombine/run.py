@@ -158,7 +158,7 @@ def measured(plan: Plan, path: Path, accelerator: Accelerator) -> Findings:
     with _naming(path):
         unpack_average(checkpoint.tensors, denoiser)
     denoiser = accelerator.prepare_model(denoiser.eval(), evaluation_mode=True)
-    return _findings(plan, denoiser, accelerator.device, checkpoint.facts["step"])
+    return _findings(plan, denoiser, accelerator.device)
 
 
 class Session:
@@ -310,7 +310,7 @@ class Session:
         return self.seconds + time.perf_counter() - self.started
 
     def _asked(self, step: int) -> Findings:
-        found = _findings(self.plan, self.averaged, self.accelerator.device, step)
+        found = _findings(self.plan, self.averaged, self.accelerator.device)
         for name, images in found.images.items():
             (self.folder / "samples").mkdir(exist_ok=True)
             sheet = contact_sheet(images, _COLUMNS)
@@ -379,9 +379,9 @@ def _facts(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-def _findings(plan: Plan, denoiser: nn.Module, device: torch.device, step: int) -> Findings:
-    """Ask with random numbers of the seed and the step, so that asking twice changes nothing."""
-    generator = _generator(plan.seed, 2 + step, device)
+def _findings(plan: Plan, denoiser: nn.Module, device: torch.device) -> Findings:
+    """Ask with the same random numbers each time, so that only the weights make a difference."""
+    generator = _generator(plan.seed, 2, device)
     with torch.no_grad():
         return plan.experiment.asked(Trained(plan.experiment, denoiser, device), generator)
 

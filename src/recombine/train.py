@@ -98,7 +98,10 @@ class Weights:
         device = next(denoiser.parameters()).device
         # A rate in a tensor can change inside a captured graph; the fused optimizer reads it there.
         rate = torch.zeros((), device=device)
-        optimizer = torch.optim.Adam(denoiser.parameters(), lr=rate, fused=True)
+        captured = device.type == "cuda"
+        optimizer = torch.optim.Adam(
+            denoiser.parameters(), lr=rate, fused=True, capturable=captured
+        )
         average = AveragedModel(denoiser, multi_avg_fn=get_ema_multi_avg_fn(ema))
         return cls(denoiser, optimizer, average.requires_grad_(False).eval())
 

@@ -88,7 +88,7 @@ class Local:
         return LocalModule(self)
 
 
-# The repair of the length study, 3.1 M weights; its control is the same with window=8.
+# The repair of the length study, 3.3 million weights; its control is the same with window=8.
 STUDY_LOCAL = Local(3, 64)
 
 
