@@ -20,7 +20,7 @@ from recombine.models.entry import Channels, Tokens, Told, Vector, read
 from recombine.models.local import STUDY_LOCAL, Cells, Local, Places
 from recombine.models.unet import LARGE_UNET, STUDY_UNET, UNet
 
-UNET = UNet(3, 16, width=16, multipliers=(1, 2), blocks=2, attention=(4, 8), patch=2, head=8)
+UNET = UNet(3, 16, width=16, multipliers=(1, 2), blocks=1, attention=(4, 8), patch=2, head=8)
 DIT = DiT(2, 8, patch=2, width=16, layers=2, heads=2)
 LOCAL = Local(3, 12, cells=6, window=2, width=16, blocks=1, embedding=16)
 ENTRIES = [None, Vector(6), Channels(2), Tokens(3, 4)]
@@ -28,7 +28,6 @@ NETWORKS: list[UNet | DiT | Local] = [
     *(replace(UNET, entry=entry) for entry in ENTRIES),
     *(replace(DIT, entry=entry) for entry in ENTRIES),
     *(replace(LOCAL, entry=entry) for entry in (None, Cells(), Places(4))),
-    replace(LOCAL, window=3),
 ]
 each_network = pytest.mark.parametrize(
     "declared", NETWORKS, ids=lambda value: f"{type(value).__name__}-{value.entry}"
@@ -211,7 +210,7 @@ def unhooked() -> Iterator[None]:
 @pytest.mark.parametrize(
     "declared",
     [
-        replace(UNET, blocks=1, attention=(4,), entry=Tokens(3, 4)),
+        replace(UNET, attention=(4,), entry=Tokens(3, 4)),
         replace(DIT, layers=1, entry=Vector(6)),
         LOCAL,
     ],

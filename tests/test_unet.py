@@ -127,3 +127,9 @@ def test_attention_starts_silent_and_knows_where_it_looks_from(part: str, rng: t
     nn.init.normal_(getattr(block, part).out.weight, generator=rng)
     places = (block(*question) - blank)[0].flatten(1)
     assert (places - places[:, :1]).abs().amax(dim=0)[1:].min() > 1e-3
+
+
+def test_the_first_level_may_be_wider_too():
+    network = UNet(3, 16, width=8, multipliers=(2, 3), attention=(), head=8).build()
+    x = torch.randn(2, 3, 16, 16)
+    assert network(x, torch.zeros(2), torch.zeros(2, 1)).shape == x.shape

@@ -97,7 +97,7 @@ class UNetModule(nn.Module):
         each = [width for width in of.widths for _ in range(of.blocks)]
         self.shares = [2 * width for width in (*each, *reversed(each))]
         self.modulation = nn.Linear(embedding, sum(self.shares))
-        self.inlet = nn.Conv2d((of.channels + told) * of.patch**2, of.width, 3, padding=1)
+        self.inlet = nn.Conv2d((of.channels + told) * of.patch**2, of.widths[0], 3, padding=1)
         self.down = way(of, embedding)
         self.shrink = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairwise(of.widths))
         self.up = way(of, embedding)
@@ -105,7 +105,7 @@ class UNetModule(nn.Module):
             nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in pairwise(of.widths)
         )
         self.skip = nn.ModuleList(nn.Conv2d(width, width, 1, bias=False) for width in each)
-        self.outlet = zeroed(nn.Conv2d(of.width, of.channels * of.patch**2, 3, padding=1))
+        self.outlet = zeroed(nn.Conv2d(of.widths[0], of.channels * of.patch**2, 3, padding=1))
 
     def forward(
         self,

@@ -4,11 +4,11 @@ A vector is a triple of tensors of one shape (batch, ray): each operation is one
 A ray is not normalized; distances along it are counted in its own length.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from recombine.render import stage as st
@@ -94,14 +94,19 @@ def nearest(
     shape = torch.broadcast_shapes(origin[0].shape, ray[0].shape, (len(solids), 1))
     distance = ray[0].new_full(shape, NEVER)
     which = torch.full(shape, -1, device=solids.device)
-    length = dot(ray, ray)
-    for number, solid in enumerate(solids.unbind(1)):
-        at = _close(*_gap(origin, solid), ray, length).nonzero(as_tuple=True)
-        enter, leave = span(chosen(origin, at, shape), chosen(ray, at, shape), solid[at[0]])
-        before = distance[at][:, None]
-        hit = (enter <= leave) & (enter > 0) & (enter < before)
-        distance[at] = torch.where(hit, enter, before)[:, 0]
-        which[at] = torch.where(hit[:, 0], number, which[at])
+    close = _close(solids, origin, ray, beyond_reach(solids, origin))
+    solid, batch, place = close.nonzero(as_tuple=True)
+    at = (batch, place)
+    rows = solids[batch, solid]
+    enter, leave = span(chosen(origin, at, shape), chosen(ray, at, shape), rows)
+    hit = ((enter <= leave) & (enter > 0))[:, 0].nonzero()[:, 0]
+    # Solid by solid, as a place may be hit by several.
+    for number in range(solids.shape[1]):
+        mine = hit[solid[hit] == number]
+        at, met = (batch[mine], place[mine]), enter[mine, 0]
+        nearer = met < distance[at]
+        distance[at] = torch.where(nearer, met, distance[at])
+        which[at] = torch.where(nearer, number, which[at])
     return distance, which
 
 
@@ -109,32 +114,49 @@ def nearest(
 def blocked(
     solids: Float[Tensor, "batch solid column"],
     origin: Vector,
-    rays: Sequence[tuple[Vector, float]],
-) -> list[Tensor]:
-    """Say for each bundle of rays which of them meet a solid before `until` times their length."""
-    shape = torch.broadcast_shapes(origin[0].shape, (len(solids), 1))
-    lengths = [dot(ray, ray) for ray, _ in rays]
-    dark = [torch.zeros(shape, dtype=torch.bool, device=solids.device) for _ in rays]
-    for solid in solids.unbind(1):
-        gap, outside = _gap(origin, solid)
-        for (ray, until), length, shadow in zip(rays, lengths, dark, strict=True):
-            at = _close(gap, outside, ray, length).nonzero(as_tuple=True)
-            enter, leave = span(chosen(origin, at, shape), chosen(ray, at, shape), solid[at[0]])
-            shadow[at] |= ((enter <= leave) & (leave > 0) & (enter < until))[:, 0]
+    outside: Float[Tensor, "solid batch #ray"],
+    ray: Vector,
+    until: float,
+) -> Bool[Tensor, "batch ray"]:
+    """Say which rays meet a solid before they are `until` times their length.
+
+    `outside` is `beyond_reach` of the origin, which several bundles of rays share.
+    """
+    shape = torch.broadcast_shapes(origin[0].shape, ray[0].shape, (len(solids), 1))
+    dark = torch.zeros(shape, dtype=torch.bool, device=solids.device)
+    solid, batch, place = _close(solids, origin, ray, outside).nonzero(as_tuple=True)
+    at = (batch, place)
+    rows = solids[batch, solid]
+    enter, leave = span(chosen(origin, at, shape), chosen(ray, at, shape), rows)
+    hit = ((enter <= leave) & (leave > 0) & (enter < until))[:, 0]
+    dark[batch[hit], place[hit]] = True
     return dark
 
 
-def _gap(origin: Vector, solid: Float[Tensor, "batch column"]) -> tuple[Vector, Tensor]:
-    """Return the way to a solid's centre, and how far (squared) its reach ends short of here."""
-    centre, reach = columns(solid, st.CENTRE), solid[:, st.REACH, None]
-    gap = vector(lambda i: centre[i] - origin[i])
-    return gap, torch.where(reach > 0, dot(gap, gap) - reach * reach, NEVER)
+@torch.no_grad()
+def beyond_reach(
+    solids: Float[Tensor, "batch solid column"], origin: Vector
+) -> Float[Tensor, "solid batch #ray"]:
+    """Return by how much (squared) each origin lies outside each solid's reach."""
+    centre, reach = _centre_and_reach(solids)
+    own = torch.where(reach > 0, dot(centre, centre) - reach * reach, NEVER)
+    # |c - o|^2 with the parts that are the same for all rays, or for all solids, taken out.
+    return dot(centre, origin).mul_(-2).add_(dot(origin, origin)).add_(own)
 
 
-def _close(gap: Vector, outside: Tensor, ray: Vector, length: Tensor) -> Tensor:
-    """Say which rays come within a solid's reach, the only ones worth an exact test."""
-    along = dot(gap, ray)
-    return along * along > outside * length
+@torch.no_grad()
+def _close(
+    solids: Float[Tensor, "batch solid column"], origin: Vector, ray: Vector, outside: Tensor
+) -> Bool[Tensor, "solid batch ray"]:
+    """Say which rays come within which solid's reach, the only ones worth an exact test."""
+    along = dot(_centre_and_reach(solids)[0], ray) - dot(origin, ray)
+    return along.mul_(along) > outside * dot(ray, ray)
+
+
+def _centre_and_reach(solids: Float[Tensor, "batch solid column"]) -> tuple[Vector, Tensor]:
+    """Return these columns with the solids first, each as one number for all rays."""
+    first = solids.detach().permute(2, 1, 0)[..., None]
+    return vector(lambda i: first[st.CENTRE + i]), first[st.REACH]
 
 
 def surroundings(

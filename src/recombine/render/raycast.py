@@ -15,6 +15,7 @@ from recombine.render.geometry import (
     NEVER,
     Places,
     Vector,
+    beyond_reach,
     blocked,
     chosen,
     columns,
@@ -87,26 +88,22 @@ class _Light:
     def towards(self, point: Vector, normal: Vector) -> list[tuple[Vector, Tensor, Tensor]]:
         """Return each lamp's direction, how much of it arrives at a surface, and its colours."""
         start = vector(lambda i: point[i] + NUDGE * normal[i])
-        rays, amounts, energies = [], [], []
+        solids, found = self.stage.solids, []
+        outside = beyond_reach(solids, start)
         for lamp, row in enumerate(self.numbers[: st.SUN_COLUMN].split(st.LAMP_COLUMNS)):
             axis, across, along, energy = row.split(3)
             place, (u, v) = columns(self.stage.view, st.LAMPS + 3 * lamp), self.quarters
             to = tuple(place[i] + u * across[i] + v * along[i] - start[i] for i in range(3))
             square = dot(to, to)
             ahead = -(to[0] * axis[0] + to[1] * axis[1] + to[2] * axis[2])
-            amounts.append(ahead.clamp_min(0) * (dot(to, normal).clamp_min(0) / (square * square)))
-            rays.append((to, 1.0))
-            energies.append(energy)
+            amount = ahead.clamp_min(0) * (dot(to, normal).clamp_min(0) / (square * square))
+            dark = blocked(solids, start, outside, to, until=1.0)
+            found.append((to, amount.masked_fill(dark, 0), energy))
         sun, energy = self.numbers[st.SUN_COLUMN : st.TERM_COLUMN].split(3)
         to = vector(lambda i: sun[i].expand(1, 1))
-        rays.append((to, NEVER))
-        amounts.append(dot(to, normal).clamp_min(0))
-        energies.append(energy)
-        shadows = blocked(self.stage.solids, start, rays)
-        lights = zip(rays, amounts, shadows, energies, strict=True)
-        return [
-            (to, amount.masked_fill(dark, 0), energy) for (to, _), amount, dark, energy in lights
-        ]
+        dark = blocked(solids, start, outside, to, until=NEVER)
+        found.append((to, dot(to, normal).clamp_min(0).masked_fill(dark, 0), energy))
+        return found
 
 
 @dataclass

@@ -4,17 +4,19 @@ The generator moves its camera by up to half a unit and does not record where to
 each object's depth (exactly), pixel (rounded) and the camera's direction on the floor (exactly).
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 from torch import Tensor
 
 from recombine.render.camera import HALF_FIELD
 from recombine.worlds.clevr import EYE
 
 JITTER = 0.5
+STEPS = 30
 EXACT, ROUNDED = 1e-4, 0.3
 """How far a written depth or direction, and a written pixel, may be off."""
 
@@ -42,8 +44,24 @@ def recovered_eye(
             off.append((flat - np.array(behind[:2])) / EXACT)
         return np.concatenate(off)
 
-    found = least_squares(misfit, np.zeros(3), bounds=(-JITTER - 1e-3, JITTER + 1e-3))
-    return torch.tensor(base + found.x, dtype=torch.float32)
+    return torch.tensor(base + _settled(misfit), dtype=torch.float32)
+
+
+def _settled(misfit: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the shift of least misfit within the jitter, by Gauss and Newton's steps.
+
+    Far faster than a general solver: a file has tens of thousands of cameras to recover.
+    """
+    shift, nudge, reach = np.zeros(3), 1e-6, JITTER + 1e-3
+    for _ in range(STEPS):
+        here = misfit(shift)
+        slopes = [(misfit(shift + nudge * axis) - here) / nudge for axis in np.eye(3)]
+        step = np.linalg.lstsq(np.stack(slopes, axis=1), -here, rcond=None)[0]
+        moved = np.clip(shift + step, -reach, reach)
+        if np.abs(moved - shift).max() < 1e-9:
+            break
+        shift = moved
+    return shift
 
 
 def _projected(
