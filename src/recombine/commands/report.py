@@ -1,23 +1,27 @@
 """`recombine report`: every number in README and docs comes from a record."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from matplotlib import rc_context
 
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
+from recombine.figures import figures
 from recombine.report.files import write_text
 from recombine.report.page import Section, Table, page
 from recombine.report.record import Record
 from recombine.report.table import duration, number, pasted, quoted
 
+FIGURES = Path("docs/figures")
+
 
 @dataclass(frozen=True)
 class Options:
-    """Paste the numbers of records into the tables of README.md and docs/.
+    """Paste the numbers of records into README.md and docs/, and redraw docs/figures/.
 
     Example: recombine report --check
     """
@@ -41,6 +45,7 @@ def run(options: Options) -> int:
     if not options.check:
         for path, text in changed.items():
             write_text(path, text)
+        redraw(options.root / FIGURES, list(records.values()))
     if options.page is not None:
         write_text(options.page, records_page(records))
     announce(options, len(records), list(changed))
@@ -58,8 +63,29 @@ def found_records(places: tuple[Path, ...]) -> dict[str, Record]:
     for file in files:
         if file.stem in records:
             raise ValueError(f"{file} is the second record named {file.stem}; names must differ")
-        records[file.stem] = Record.load(file)
+        records[file.stem] = illustrated(Record.load(file))
     return records
+
+
+def illustrated(record: Record) -> Record:
+    """Return the record with the figure of its experiment, where there is one."""
+    drawn = [name for name in figures() if is_of(record, name)]
+    return replace(record, figure=str(FIGURES / f"{drawn[0]}.svg")) if drawn else record
+
+
+def is_of(record: Record, experiment: str) -> bool:
+    """Tell whether a record is of a run of this experiment."""
+    return record.command.startswith(f"recombine run {experiment}:")
+
+
+def redraw(folder: Path, records: Sequence[Record]) -> None:
+    """Draw every figure that has records; the same records give the same file."""
+    for name, draw in figures().items():
+        mine = [record for record in records if is_of(record, name)]
+        if mine:
+            folder.mkdir(parents=True, exist_ok=True)
+            with rc_context({"svg.hashsalt": name}):
+                draw(mine).savefig(folder / f"{name}.svg", metadata={"Date": None})
 
 
 def changed_pages(root: Path, records: Mapping[str, Record]) -> dict[Path, str]:
