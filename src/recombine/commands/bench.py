@@ -62,7 +62,8 @@ def run(options: Options) -> None:
     if options.save:
         kept(options, device, found, time.perf_counter() - started).save(options.save)
     if options.json:
-        print_json({"subject": options.what, "measurements": shown(found)})
+        printed = {name: each.printed for name, each in found.items()}
+        print_json({"subject": options.what, "measurements": printed})
         return
     for name, each in found.items():
         say(f"{name:38} {number(each.value):>14}  (n {each.n})")
@@ -97,11 +98,3 @@ def kept(
         measurements=found,
         headline=tuple(headline),
     )
-
-
-def shown(found: dict[str, Measurement]) -> dict[str, dict[str, float | int | None]]:
-    """Return measurements as the command line prints them."""
-    return {
-        name: {"value": each.value, "low": each.low, "high": each.high, "n": each.n}
-        for name, each in found.items()
-    }

@@ -22,8 +22,8 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def image_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with images per second; call what it yields with each number of new images."""
+def bar(quiet: bool = False) -> Iterator[Progress]:
+    """Show progress on standard error, with a column for the speed; none without a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -32,8 +32,15 @@ def image_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         TimeRemainingColumn(),
     )
     console = Console(stderr=True)
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        yield progress
+
+
+@contextmanager
+def image_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar with images per second; call what it yields with each number of new images."""
+    with bar() as progress:
         task = progress.add_task(what, total=total, speed="")
         started = time.perf_counter()
         made = 0

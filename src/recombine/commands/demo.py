@@ -15,6 +15,7 @@ from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.page import Picture, Section, Table, page
 from recombine.report.picture import contact_sheet, pictures, png
+from recombine.report.record import Measurement
 from recombine.report.table import duration, number
 from recombine.scene import Scenes, World
 from recombine.worlds import WORLDS
@@ -125,12 +126,9 @@ def announce(options: Options, report: Path, shown: list[Shown]) -> None:
         say(f"The page is {report}: open it in a browser.")
         return
     speeds = {
-        f"images_per_second@{each.world.name}": {
-            "value": IMAGES / each.seconds,
-            "low": None,
-            "high": None,
-            "n": IMAGES,
-        }
+        f"images_per_second@{each.world.name}": Measurement(
+            IMAGES / each.seconds, None, None, n=IMAGES
+        ).printed
         for each in shown
     }
     print_json({"subject": "demo", "measurements": speeds, "report": str(report)})

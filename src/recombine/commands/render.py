@@ -15,6 +15,7 @@ from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.parse import UNSET
 from recombine.report.files import new_folder, refuse_occupied
 from recombine.report.picture import pictures, write_png
+from recombine.report.record import Measurement
 from recombine.scene import Scenes, World
 from recombine.worlds import scene_file
 
@@ -181,7 +182,7 @@ def report(options: Options, world: World, total: int, folder: Path, seconds: fl
     """Say what was written, where, and how fast."""
     speed = total / seconds
     if options.json:
-        measured = {"value": speed, "low": None, "high": None, "n": total}
+        measured = Measurement(speed, None, None, n=total).printed
         print_json(
             {
                 "subject": world.name,

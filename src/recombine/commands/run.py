@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from recombine import run as runner
-from recombine.commands import choice
+from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET, nearest
 from recombine.experiments import declared
@@ -166,17 +164,8 @@ def chosen_seeds(text: str | None) -> list[int]:
 @contextmanager
 def progress(plan: runner.Plan, quiet: bool) -> Iterator[runner.Watch]:
     """Show a bar with images per second, the loss and the time left."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
     budget = plan.experiment.budget
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+    with console.bar(quiet) as bar:
         task = bar.add_task(
             f"{plan.name}:{plan.variant} seed {plan.seed}", total=budget.steps, speed=""
         )

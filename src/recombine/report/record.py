@@ -78,6 +78,11 @@ class Measurement:
         if self.paper is not None and not (_is_number(self.paper) and self.grade):
             raise ValueError(f"a paper's value is a finite number with a grade; got {self}")
 
+    @property
+    def printed(self) -> dict[str, Number | None]:
+        """What the command line prints of it: value, low, high and n."""
+        return {name: getattr(self, name) for name in ("value", "low", "high", "n")}
+
     @classmethod
     def rate(cls, successes: int, n: int) -> "Measurement":
         """Return a share of n trials with its exact interval."""

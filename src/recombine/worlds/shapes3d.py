@@ -60,28 +60,36 @@ class Shapes3D:
         concepts = rows[whole(seed, index, draw[:1], len(rows))]
         surfaces = whole(seed, index, draw[1:3], len(HUES))
         turn = whole(seed, index, draw[3], ORIENTATIONS)
-        hues = hue_colours(here)
-        step = (LARGEST - SMALLEST) / (len(SCALES) - 1)
-        size = SMALLEST + step * concepts[..., 2].float()
-        shape = torch.tensor([SHAPES.index(name) for name in SOLIDS], device=here)
-        nothing = torch.zeros_like(size)
-        return Scenes(
-            position=torch.stack([nothing, nothing, size], dim=-1),
-            size=size,
-            rotation=nothing,
-            colour=hues[concepts[..., 0]],
-            shape=shape[concepts[..., 1]],
-            material=nothing.long(),
-            concepts=concepts,
-            present=torch.ones_like(size, dtype=torch.bool),
-            backdrop=hues[surfaces],
-            camera=eyes(here)[turn],
-            lamps=torch.tensor(LAMP_POSITIONS, device=here).repeat(len(index), 1, 1),
-        )
+        return rooms(concepts[:, 0], surfaces, turn)
 
     def image(self, scenes: Scenes) -> Float[Tensor, "batch 3 height width"]:
         """Return what the scenes look like."""
         return picture(stage(scenes), self.size, INDOORS)
+
+
+def rooms(
+    concepts: Int[Tensor, "batch 3"], surfaces: Int[Tensor, "batch 2"], turn: Int[Tensor, " batch"]
+) -> Scenes:
+    """Return an object in a room each: its concepts, hues of floor and wall, orientation."""
+    here = concepts.device
+    hues = hue_colours(here)
+    hue, solid, scale = concepts[:, None].unbind(-1)
+    size = SMALLEST + (LARGEST - SMALLEST) / (len(SCALES) - 1) * scale.float()
+    shape = torch.tensor([SHAPES.index(name) for name in SOLIDS], device=here)
+    nothing = torch.zeros_like(size)
+    return Scenes(
+        position=torch.stack([nothing, nothing, size], dim=-1),
+        size=size,
+        rotation=nothing,
+        colour=hues[hue],
+        shape=shape[solid],
+        material=nothing.long(),
+        concepts=concepts[:, None],
+        present=torch.ones_like(size, dtype=torch.bool),
+        backdrop=hues[surfaces],
+        camera=eyes(here)[turn],
+        lamps=torch.tensor(LAMP_POSITIONS, device=here).repeat(len(concepts), 1, 1),
+    )
 
 
 def stage(scenes: Scenes) -> Stage:

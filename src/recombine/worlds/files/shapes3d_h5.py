@@ -18,10 +18,9 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from recombine.render.stage import LAMP_POSITIONS
-from recombine.scene import SHAPES, Composition, Factor, Scenes, composition_number, concept_rows
+from recombine.scene import Composition, Factor, Scenes, composition_number, concept_rows
 from recombine.worlds.files.folder import unit
-from recombine.worlds.shapes3d import SOLIDS, Shapes3D, eyes, hue_colours
+from recombine.worlds.shapes3d import Shapes3D, rooms
 
 # The columns of `labels`: name, number of values, first and last of them, evenly spaced.
 COLUMNS = (
@@ -57,7 +56,8 @@ class Shapes3DFile:
 
     def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:
         """Return the scenes that Shapes3D makes of the same labels."""
-        return _room(self._kept[1][number.cpu()].to(number.device))
+        places = self._kept[1][number.cpu()].to(number.device)
+        return rooms(places[:, CONTROLLED], places[:, :2], places[:, 5])
 
     def image_of(self, number: Int[Tensor, " batch"]) -> Float[Tensor, "batch 3 height width"]:
         """Return these images."""
@@ -165,26 +165,3 @@ def _check(file: Any, h5py: Any, path: Path) -> None:
     for data in (images, labels):
         if prod(data.chunks or (0,)) * data.dtype.itemsize > HUGE:
             raise ValueError(f"{path}: {data.name} has chunks {data.chunks}; at most {HUGE} bytes")
-
-
-def _room(places: Int[Tensor, "batch 6"]) -> Scenes:
-    """Return an object in a room for each row: which value it has of each column."""
-    here = places.device
-    hues = hue_colours(here)
-    solids = torch.tensor([SHAPES.index(name) for name in SOLIDS], device=here)
-    _, count, first, last = COLUMNS[3]
-    size = first + (last - first) / (count - 1) * places[:, 3:4].float()
-    nothing = torch.zeros_like(size)
-    return Scenes(
-        position=torch.stack([nothing, nothing, size], dim=-1),
-        size=size,
-        rotation=nothing,
-        colour=hues[places[:, 2:3]],
-        shape=solids[places[:, 4:5]],
-        material=nothing.long(),
-        concepts=places[:, None, CONTROLLED],
-        present=torch.ones_like(size, dtype=torch.bool),
-        backdrop=hues[places[:, :2]],
-        camera=eyes(here)[places[:, 5]],
-        lamps=torch.tensor(LAMP_POSITIONS, device=here).repeat(len(places), 1, 1),
-    )
