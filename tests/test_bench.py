@@ -49,8 +49,16 @@ def test_speed_counts_images_not_rounds():
 
 
 def test_a_ratio_is_to_the_peer():
-    ratio = timing.over(Measurement(60.0, 50.0, 70.0, n=4), Measurement(2.0, None, None, n=1))
-    assert (ratio.value, ratio.low, ratio.high, ratio.n) == (30.0, 25.0, 35.0, 4)
+    ours = Measurement(60.0, 50.0, 70.0, n=4)
+    stated = timing.over(ours, timing.known(2.0))
+    assert (stated.value, stated.low, stated.high) == (30.0, 25.0, 35.0)
+
+
+def test_the_interval_of_a_ratio_covers_the_spread_of_both():
+    ours, peer = Measurement(60.0, 50.0, 70.0, n=4), Measurement(2.0, 1.0, 2.5, n=3)
+    ratio = timing.over(ours, peer)
+    assert (ratio.value, ratio.low, ratio.high, ratio.n) == (30.0, 20.0, 70.0, 3)
+    assert timing.over(timing.known(6.0), timing.known(2.0)).low is None
 
 
 def test_blender_is_asked_by_its_own_python(tmp_path: Path):

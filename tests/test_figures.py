@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from recombine.__main__ import main
-from recombine.commands.report import illustrated, redraw
+from recombine.commands.report import found_records, illustrated, redraw
 from recombine.figures import figures
 from recombine.report.record import Measurement, Record
 
@@ -50,3 +50,19 @@ def test_report_pastes_tables_and_draws_figures(tmp_path: Path):
     assert "[figure](docs/figures/denoise_toy.svg)" in (tmp_path / "README.md").read_text()
     assert (tmp_path / "docs/figures/denoise_toy.svg").exists()
     assert main(["report", "--root", str(tmp_path), "--check"]) == 0
+
+
+def test_records_of_runs_are_told_apart_by_their_folders(tmp_path: Path):
+    for seed in (0, 1):
+        folder = tmp_path / f"runs/denoise_toy/base/seed{seed}"
+        record().save(folder / "record.json")
+        (folder / "experiment.json").write_text("{}")
+    found = found_records((tmp_path / "runs",))
+    assert list(found) == ["denoise_toy-base-seed0", "denoise_toy-base-seed1"]
+
+
+def test_only_a_checkout_gets_figures(tmp_path: Path):
+    record().save(tmp_path / "results/toy.json")
+    assert main(["report", "--root", str(tmp_path), "--page", str(tmp_path / "p.html")]) == 0
+    assert (tmp_path / "p.html").exists()
+    assert not (tmp_path / "docs").exists()

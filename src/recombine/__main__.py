@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from types import ModuleType
 
 import torch
@@ -46,6 +47,9 @@ def dispatched(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(overview())
         return DONE if words else WRONG_USE
+    if words[0] == "--version":
+        print(f"recombine {version('recombine')}")
+        return DONE
     name, *rest = words
     if name not in COMMANDS:
         known = ", ".join(COMMANDS)

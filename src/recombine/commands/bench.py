@@ -15,7 +15,7 @@ from recombine.commands.parse import UNSET
 from recombine.commands.render import given
 from recombine.report.origin import device_name
 from recombine.report.record import Measurement, Record
-from recombine.report.table import number
+from recombine.report.table import quoted
 from recombine.worlds.clevr import Clevr
 
 QUESTIONS = {
@@ -66,7 +66,7 @@ def run(options: Options) -> None:
         print_json({"subject": options.what, "measurements": printed})
         return
     for name, each in found.items():
-        say(f"{name:38} {number(each.value):>14}  (n {each.n})")
+        say(f"{name:38} {quoted(each)}")
 
 
 def measured(options: Options, device: torch.device) -> dict[str, Measurement]:
@@ -81,6 +81,14 @@ def measured(options: Options, device: torch.device) -> dict[str, Measurement]:
     return benches[options.what](device, options.seconds)
 
 
+def command_of(options: Options) -> str:
+    """Return what to type to measure this again."""
+    words = ["recombine bench", options.what]
+    words += ["--with-blender PYTHON"] if options.with_blender else []
+    words += [f"--scenes {options.scenes}"] if options.scenes else []
+    return " ".join(words)
+
+
 def kept(
     options: Options, device: torch.device, found: dict[str, Measurement], seconds: float
 ) -> Record:
@@ -90,7 +98,7 @@ def kept(
     headline = [name for name in found if name.startswith(("ratio@", "flop_use@", "steps_per"))]
     return Record(
         question=f"{QUESTIONS[options.what]} ({device.type.upper().replace('CUDA', 'GPU')})",
-        command=f"recombine bench {options.what}",
+        command=command_of(options),
         experiment=repr(declared),
         seed=0,
         device=device_name(device),

@@ -52,6 +52,8 @@ def chosen_checkpoint(options: Options) -> Path:
     place = Path(options.subject)
     if place.is_file():
         return place
+    if not place.exists() and len(place.parts) > 1:
+        raise ValueError(f"{place} is not there; expected an experiment, a run's folder or a file")
     if not place.is_dir():
         name, variant = chosen_variants(options.subject)[0]
         place = options.out / name / variant / f"seed{options.seed}"

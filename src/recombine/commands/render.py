@@ -44,7 +44,7 @@ class Options:
     objects: Annotated[str | None, UNSET] = None
     """How many objects a scene has, such as 4 or 3-6 (default: the world's own)."""
     composition: tuple[str, ...] = ()
-    """Only these compositions, each as one concept per factor: red,cube,small blue,cube,large."""
+    """Only these, a concept per factor as `recombine list` orders them: cube,red,metal,small ..."""
     jitter: bool = False
     """Move camera and lamps a little, as CLEVR does."""
     scenes: Annotated[Path | None, UNSET] = None

@@ -45,7 +45,8 @@ def run(options: Options) -> int:
     if not options.check:
         for path, text in changed.items():
             write_text(path, text)
-        redraw(options.root / FIGURES, list(records.values()))
+        if (options.root / "README.md").exists():
+            redraw(options.root / FIGURES, list(records.values()))
     if options.page is not None:
         write_text(options.page, records_page(records))
     announce(options, len(records), list(changed))
@@ -58,12 +59,15 @@ def found_records(places: tuple[Path, ...]) -> dict[str, Record]:
     for place in places:
         if not place.exists():
             raise ValueError(f"{place} is not there; expected a record or a folder of records")
-        files += sorted(place.rglob("*.json")) if place.is_dir() else [place]
+        inside = sorted(place.rglob("*.json")) if place.is_dir() else [place]
+        files += [file for file in inside if file.name != "experiment.json"]
     records: dict[str, Record] = {}
     for file in files:
-        if file.stem in records:
-            raise ValueError(f"{file} is the second record named {file.stem}; names must differ")
-        records[file.stem] = illustrated(Record.load(file))
+        # A run's record is called after its folders: experiment, variant, seed.
+        name = "-".join(file.parts[-4:-1]) if file.name == "record.json" else file.stem
+        if name in records:
+            raise ValueError(f"{file} is the second record named {name}; names must differ")
+        records[name] = illustrated(Record.load(file))
     return records
 
 
@@ -120,7 +124,7 @@ def announce(options: Options, records: int, changed: list[Path]) -> None:
     for path in changed:
         say(f"{path} {verb}")
     if not changed:
-        say(f"every table agrees with the {records} records")
+        say(f"every table agrees with the records ({records})")
 
 
 def _section(name: str, record: Record) -> Section:

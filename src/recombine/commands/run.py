@@ -195,8 +195,10 @@ def draw(records: list[tuple[runner.Plan, Record]], out: Path) -> list[str]:
     known = figures()
     for name in dict.fromkeys(plan.name for plan, _ in records):
         if name in known:
-            path = out / name / f"{name}.svg"
-            known[name]([record for plan, record in records if plan.name == name]).savefig(path)
+            mine = [(plan, record) for plan, record in records if plan.name == name]
+            # A tiny run must not draw over a real one.
+            path = out / name / f"{name}{'-tiny' * mine[0][0].tiny}.svg"
+            known[name]([record for _, record in mine]).savefig(path)
             say(f"figure: {path}")
             drawn.append(str(path))
     return drawn
