@@ -85,6 +85,17 @@ def test_a_camera_is_recovered_from_pixels_of_another_size():
     torch.testing.assert_close(back.camera, scenes.camera, atol=5e-2, rtol=0)
 
 
+def test_pixels_of_an_image_of_unknown_size_do_not_mislead():
+    """Depths and directions are exact; pixels that cannot be right are left out."""
+    world = Clevr(size=128, jitter=True, objects=(2, 6))
+    scenes = world.scenes(torch.arange(6), seed=9)
+    data = write(scenes, replace(world, size=480), [f"{number}.png" for number in range(6)])
+    for entry in data["scenes"]:
+        del entry["camera"]
+    back, _ = read(data, world, 128)
+    torch.testing.assert_close(back.camera, scenes.camera, atol=5e-2, rtol=0)
+
+
 def test_one_object_leaves_the_camera_at_its_base():
     scenes, _ = read(originals("jittered"), Clevr())
     single = scenes.present.sum(dim=1) < 2

@@ -5,6 +5,7 @@ each object's depth (exactly), pixel (rounded) and the camera's direction on the
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ JITTER = 0.5
 STEPS = 30
 EXACT, ROUNDED = 1e-4, 0.3
 """How far a written depth or direction, and a written pixel, may be off."""
+STRAY = 3.0
+"""Pixels by which no rounding is off."""
 
 
 def recovered_eye(
@@ -36,15 +39,22 @@ def recovered_eye(
         return torch.tensor(EYE)
     points, told = position.double().numpy(), pixels.double().numpy()
 
-    def misfit(shift: NDArray[np.float64]) -> NDArray[np.float64]:
+    def misfit(shift: NDArray[np.float64], *, by_pixel: bool = True) -> NDArray[np.float64]:
         place, depth, forward = _projected(base + shift, points, image)
-        off = [(place - told[:, :2]).ravel() / ROUNDED, (depth - told[:, 2]) / EXACT]
+        off = [(depth - told[:, 2]) / EXACT]
+        if by_pixel:
+            off.append((place - told[:, :2]).ravel() / ROUNDED)
         if behind is not None:
             flat = forward[:2] / np.hypot(*forward[:2])
             off.append((flat - np.array(behind[:2])) / EXACT)
         return np.concatenate(off)
 
-    return torch.tensor(base + _settled(misfit), dtype=torch.float32)
+    found = _settled(misfit)
+    place, _, _ = _projected(base + found, points, image)
+    if np.abs(place - told[:, :2]).max() > STRAY:
+        # Pixels of an image of another size: what is exact decides alone.
+        found = _settled(partial(misfit, by_pixel=False))
+    return torch.tensor(base + found, dtype=torch.float32)
 
 
 def _settled(misfit: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
