@@ -7,6 +7,12 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+@pytest.fixture(autouse=True)
+def _same_weights_on_every_run() -> None:
+    """Networks draw their weights from torch's global state: start it anew for each test."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def rng() -> torch.Generator:
     return torch.Generator().manual_seed(0)

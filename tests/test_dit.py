@@ -22,7 +22,7 @@ def perturbed(module: nn.Module) -> nn.Module:
 
 
 def unit(x: Tensor) -> Tensor:
-    return x / x.square().mean(-1, keepdim=True).sqrt()
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
 
 
 def slow(query: Tensor, key: Tensor, value: Tensor, gain: Tensor, present: Tensor) -> Tensor:
