@@ -88,6 +88,11 @@ def test_the_local_denoiser_is_compared_with_its_twin(capsys):
     assert found["ratio@patch_by_patch"]["value"] == pytest.approx(ways[0] / ways[1])
 
 
+def test_training_costs_three_forward_passes():
+    """Ten images a second of 2 operations each keep a machine of 60 a second busy."""
+    assert train.flop_use(timing.known(10.0), 2, timing.known(60.0)).value == 1.0
+
+
 def test_the_cost_of_a_layer_is_counted():
     """A convolution of kernel 3 costs 2 * 9 * channels in * channels out per pixel."""
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from recombine.render import engine, kernel, raycast
 from recombine.render import stage as st
 from recombine.render.camera import HALF_FIELD, look_at, project
-from recombine.render.geometry import NEVER, grid_rays, span
+from recombine.render.geometry import NEVER, beyond_reach, blocked, grid_rays, span
 from recombine.render.stage import LOOK, Stage
 from recombine.scene import SHAPES, Scenes, concatenate
 from recombine.worlds import clevr, shapes3d
@@ -191,6 +191,17 @@ def test_a_shadow_falls_away_from_the_lamp():
         place, _ = project(camera, torch.tensor([[[*(sign * away).tolist(), 0.0]]]))
         column, row = (place[0, 0] * 64).long().tolist()
         assert (shade[0, :, row, column].mean() > 0.02) == dark
+
+
+@pytest.mark.parametrize(("length", "dark"), [(1.0, False), (3.0, True)])
+def test_only_what_stands_before_the_lamp_throws_a_shadow(length: float, dark: bool):
+    """A ball two units above the floor, and a lamp below or above it."""
+    scenes = replace(alone("sphere"), position=torch.tensor([[[0.0, 0.0, 2.0]]]))
+    solids = clevr.stage(scenes).solids
+    here, up = _vector(torch.zeros(3)), _vector(torch.tensor([0.0, 0.0, length]))
+    outside = beyond_reach(solids, here)
+    assert blocked(solids, here, outside, up, until=1.0).item() == dark
+    assert blocked(solids, here, outside, up, until=NEVER).item()
 
 
 def test_a_metal_mirrors_its_neighbour_and_rubber_does_not():

@@ -60,6 +60,7 @@ def test_the_loop_is_adam_with_clipped_gradients_and_a_moving_average():
 
     torch.testing.assert_close(list(weights.denoiser.parameters()), list(twin.parameters()))
     torch.testing.assert_close(list(weights.average.module.parameters()), average)
+    assert weights.average.n_averaged == 6
 
 
 def test_a_step_reports_the_loss_before_the_change_as_a_tensor_without_history():

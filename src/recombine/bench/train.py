@@ -30,7 +30,7 @@ def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
     def add(name: str, raw: nn.Module, size: int, told: int, batch: int) -> Measurement:
         cost = flops(raw, size, told)
         images = speed(training(raw, size, told, batch, device), batch, seconds)
-        use = times(images, TRAINING_FLOPS * cost / rate.value)
+        use = flop_use(images, cost, rate)
         weights = sum(each.numel() for each in raw.parameters())
         found[f"images_per_second@{name}"], found[f"flop_use@{name}"] = images, use
         found[f"gflops@{name}"], found[f"parameters@{name}"] = known(cost / 1e9), known(weights)
@@ -71,6 +71,11 @@ def training(
     graphed(image, condition)
     graphed(image, condition)
     return partial(graphed, image, condition)
+
+
+def flop_use(images: Measurement, cost: int, rate: Measurement) -> Measurement:
+    """Return the share of the matrix rate that training on so many images a second takes."""
+    return times(images, TRAINING_FLOPS * cost / rate.value)
 
 
 def flops(raw: nn.Module, size: int, told: int) -> int:
