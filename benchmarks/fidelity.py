@@ -17,9 +17,10 @@ from PIL import Image
 from torch import Tensor
 
 from recombine.measure.fidelity import mask_overlap, psnr, ssim
+from recombine.measurement import Measurement
 from recombine.render.engine import picture, see
 from recombine.report.origin import device_name
-from recombine.report.record import Measurement, Record
+from recombine.report.record import Record
 from recombine.scene import Scenes
 from recombine.worlds.clevr import Clevr, stage
 from recombine.worlds.scene_file import read

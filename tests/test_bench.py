@@ -10,7 +10,8 @@ import torch
 
 from recombine.__main__ import main
 from recombine.bench import render, timing, train
-from recombine.report.record import Measurement, Record
+from recombine.measurement import Measurement
+from recombine.report.record import Record
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.scene_file import write
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from recombine import __main__ as command_line
 from recombine.commands import choice, console, demo, listing, parse, render
 from recombine.draw import whole
-from recombine.report.record import Measurement, Record
+from recombine.measurement import Measurement
+from recombine.report.record import Record
 from recombine.scene import Composition, Factor, Scenes, World, concept_rows
 from recombine.worlds import WORLDS, scene_file
 

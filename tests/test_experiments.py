@@ -23,9 +23,10 @@ from recombine.experiment import (
 )
 from recombine.experiments import declared, denoise_circles, denoise_toy
 from recombine.figures import figures
+from recombine.measurement import Measurement
 from recombine.models.mlp import MLP
 from recombine.objectives.diffusion import Diffusion, Dropout, StepDiffusion
-from recombine.report.record import Measurement, Record
+from recombine.report.record import Record
 from recombine.sample.heun import Sampler
 from recombine.train import cosine
 from recombine.worlds.circles import Circles

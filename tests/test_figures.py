@@ -5,7 +5,8 @@ from pathlib import Path
 from recombine.__main__ import main
 from recombine.commands.report import found_records, illustrated, redraw
 from recombine.figures import figures
-from recombine.report.record import Measurement, Record
+from recombine.measurement import Measurement
+from recombine.report.record import Record
 
 
 def record(experiment: str = "denoise_toy") -> Record:

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy import stats
 
+from recombine.measurement import Measurement, exact_binomial, student_t
 from recombine.report import files, origin
 from recombine.report.page import Picture, Section, Table, page
 from recombine.report.picture import contact_sheet, data_uri, pictures, pixels, png
-from recombine.report.record import Measurement, Record, exact_binomial, student_t
+from recombine.report.record import Record
 from recombine.report.table import duration, findings, measurements, number, over_seeds, pasted
 
 HERE = PurePath(".")

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.scene import Scenes
+from recombine.scene import PER_OBJECT, Scenes
+from recombine.worlds.clevr import places
 
 Tell: TypeAlias = Callable[[Scenes, torch.Generator], Scenes]
 """Leaves out the objects that go unmentioned."""
@@ -20,6 +21,13 @@ def everything(scenes: Scenes, generator: torch.Generator) -> Scenes:
     """Tell the model about every object."""
     del generator
     return scenes
+
+
+def everything_in_random_order(scenes: Scenes, generator: torch.Generator) -> Scenes:
+    """Tell the model about every object, the first of a list being any of them."""
+    draw = torch.rand(scenes.present.shape, generator=generator, device=generator.device)
+    order = draw.to(scenes.present.device).argsort(dim=1)
+    return replace(scenes, **{name: _in_order(getattr(scenes, name), order) for name in PER_OBJECT})
 
 
 def one_at_random(scenes: Scenes, generator: torch.Generator) -> Scenes:
@@ -57,6 +65,109 @@ class Values:
         # Not a product: an absent object may hold values that are not numbers.
         told = torch.where(scenes.present[..., None], told, 0)
         return torch.nn.functional.pad(told.flatten(1), (0, 4 * (self.objects - objects)))
+
+
+@runtime_checkable
+class EncodesPlaces(Protocol):
+    """Writes down where the told objects are seen in the image, from 0 to 1, x right and y down."""
+
+    def __call__(self, scenes: Scenes, /) -> Tensor: ...
+
+    def at(
+        self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"], /
+    ) -> Tensor:
+        """Return the condition that tells of these places."""
+
+    def told(
+        self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"], /
+    ) -> tuple[Float[Tensor, "batch object 2"], Bool[Tensor, "batch object"]]:
+        """Return the places as the condition says them; what it leaves out is absent."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Write a 1 into the cell of the image in which the centre of an object is seen.
+
+    Two objects in one cell are one 1. An object whose centre is outside the image is left out.
+    """
+
+    cells: int = 16
+
+    def __post_init__(self) -> None:
+        if self.cells < 1:
+            raise ValueError(f"a grid has at least 1 cell to a side; got {self.cells}")
+
+    def __call__(self, scenes: Scenes) -> Float[Tensor, "batch row column"]:
+        return self.at(places(scenes)[0], scenes.present)
+
+    def at(
+        self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"]
+    ) -> Float[Tensor, "batch row column"]:
+        """Return the grid that tells of these places."""
+        cell, inside = self._cell(place, present)
+        grid = place.new_zeros(len(place), self.cells**2)
+        grid = grid.scatter_reduce(1, cell, inside.to(place.dtype), "amax")
+        return grid.unflatten(1, (self.cells, self.cells))
+
+    def told(
+        self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"]
+    ) -> tuple[Float[Tensor, "batch object 2"], Bool[Tensor, "batch object"]]:
+        """Return the centres of the told cells, one for all objects of a cell."""
+        cell, inside = self._cell(place, present)
+        same = (cell[:, :, None] == cell[:, None]) & inside[:, None]
+        first = ~same.tril(-1).any(dim=2)
+        centre = torch.stack([cell % self.cells, cell // self.cells], dim=-1) + 0.5
+        return (centre / self.cells).to(place.dtype), inside & first
+
+    def _cell(self, place: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the number of the cell of each place, row by row, and whether it is told."""
+        # Absent objects may be anywhere, NaN included.
+        cell = (place.masked_fill(~present[..., None], 0) * self.cells).floor().long()
+        inside = present & (cell >= 0).all(dim=-1) & (cell < self.cells).all(dim=-1)
+        return (cell[..., 1] * self.cells + cell[..., 0]).masked_fill(~inside, 0), inside
+
+
+@dataclass(frozen=True)
+class List:
+    """Write (x, y, 1) for each object, in their order and from the front; zeros follow.
+
+    An object whose centre is outside the image is left out.
+    """
+
+    most: int = 12
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise ValueError(f"a list holds at least 1 object; got {self.most}")
+
+    def __call__(self, scenes: Scenes) -> Float[Tensor, "batch entry 3"]:
+        return self.at(places(scenes)[0], scenes.present)
+
+    def at(
+        self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"]
+    ) -> Float[Tensor, "batch entry 3"]:
+        """Return the list that tells of these places."""
+        objects = present.shape[1]
+        # Looking into the masks would make every training step wait for the device.
+        if objects > self.most and (longest := int(present.sum(dim=1).max())) > self.most:
+            raise ValueError(f"a list of length {self.most} cannot hold {longest} objects")
+        place, inside = self.told(place, present)
+        entry = torch.cat([place, inside[..., None].to(place.dtype)], dim=-1)
+        entry = torch.where(inside[..., None], entry, 0)
+        entry = _in_order(entry, (~inside).byte().argsort(dim=1, stable=True))[:, : self.most]
+        return torch.nn.functional.pad(entry, (0, 0, 0, max(self.most - objects, 0)))
+
+    def told(
+        self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"]
+    ) -> tuple[Float[Tensor, "batch object 2"], Bool[Tensor, "batch object"]]:
+        """Return the places themselves."""
+        return place, present & (place >= 0).all(dim=-1) & (place < 1).all(dim=-1)
+
+
+def _in_order(value: Tensor, order: Tensor) -> Tensor:
+    """Return the objects of each scene in another order."""
+    index = order.reshape(*order.shape, *[1] * (value.dim() - 2))
+    return value.gather(1, index.expand(-1, -1, *value.shape[2:]))
 
 
 @dataclass(frozen=True)

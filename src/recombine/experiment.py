@@ -21,8 +21,8 @@ from recombine.denoiser import (
     noise,
     velocity,
 )
+from recombine.measurement import Measurement
 from recombine.objectives.diffusion import Diffusion, StepDiffusion
-from recombine.report.record import Measurement
 from recombine.sample.heun import HEUN, DenoisingGenerator, Sampler
 from recombine.train import Decay, constant
 

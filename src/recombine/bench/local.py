@@ -5,8 +5,8 @@ from functools import partial
 import torch
 
 from recombine.bench.timing import known, over, speed
+from recombine.measurement import Measurement
 from recombine.models.local import Local, patchwise
-from recombine.report.record import Measurement
 
 
 def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:

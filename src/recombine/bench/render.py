@@ -12,8 +12,8 @@ import torch
 
 from recombine.bench import blender_peer
 from recombine.bench.timing import known, over, speed
+from recombine.measurement import Measurement
 from recombine.render import engine, kernel
-from recombine.report.record import Measurement
 from recombine.scene import Scenes, concatenate
 from recombine.worlds.clevr import Clevr, stage
 from recombine.worlds.scene_file import write

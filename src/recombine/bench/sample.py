@@ -10,8 +10,8 @@ from recombine import run
 from recombine.bench import peer
 from recombine.bench.timing import over, speed
 from recombine.denoiser import Preconditioned
+from recombine.measurement import Measurement
 from recombine.models.unet import STUDY_UNET
-from recombine.report.record import Measurement
 from recombine.sample.heun import DenoisingGenerator, Sampler
 
 GPU_STEPS, CPU_STEPS = 8, 2

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from recombine.report.record import Measurement
+from recombine.measurement import Measurement
 
 FEWEST_ROUNDS = 3
 

@@ -11,10 +11,10 @@ from recombine import run
 from recombine.bench import peer
 from recombine.bench.timing import known, over, speed, times
 from recombine.denoiser import Preconditioned
+from recombine.measurement import Measurement
 from recombine.models.dit import STUDY_DIT
 from recombine.models.unet import LARGE_UNET, STUDY_UNET
 from recombine.objectives.diffusion import Diffusion
-from recombine.report.record import Measurement
 from recombine.train import Graphed, Step, Weights
 
 TRAINING_FLOPS = 3

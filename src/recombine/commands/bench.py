@@ -13,8 +13,9 @@ from recombine.commands import choice
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
 from recombine.commands.render import given
+from recombine.measurement import Measurement
 from recombine.report.origin import device_name
-from recombine.report.record import Measurement, Record
+from recombine.report.record import Record
 from recombine.report.table import quoted
 from recombine.worlds.clevr import Clevr
 

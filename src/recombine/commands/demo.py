@@ -11,11 +11,11 @@ from recombine.commands import choice
 from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.listing import factors_in_words
 from recombine.commands.parse import UNSET
+from recombine.measurement import Measurement
 from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.page import Picture, Section, Table, page
 from recombine.report.picture import contact_sheet, pictures, png
-from recombine.report.record import Measurement
 from recombine.report.table import duration, number
 from recombine.scene import Scenes, World
 from recombine.worlds import WORLDS

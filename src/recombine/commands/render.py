@@ -13,9 +13,9 @@ import tyro
 from recombine.commands import choice
 from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.parse import UNSET
+from recombine.measurement import Measurement
 from recombine.report.files import new_folder, refuse_occupied
 from recombine.report.picture import pictures, write_png
-from recombine.report.record import Measurement
 from recombine.scene import Scenes, World
 from recombine.worlds import scene_file
 

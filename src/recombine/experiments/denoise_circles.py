@@ -18,9 +18,9 @@ from torch import Tensor
 
 from recombine.condition import Conditioner
 from recombine.experiment import Budget, Experiment, Findings, Trained
+from recombine.measurement import Measurement
 from recombine.models.entry import Vector
 from recombine.models.unet import UNet
-from recombine.report.record import Measurement
 from recombine.scene import compositions
 from recombine.train import cosine
 from recombine.worlds.circles import Circles

@@ -19,12 +19,12 @@ from recombine.condition import Conditioner, nothing
 from recombine.denoiser import LinearBeta, score
 from recombine.draw import uniform, whole
 from recombine.experiment import Budget, Experiment, Findings, Trained
+from recombine.measurement import Measurement
 from recombine.models.gaussian import Constant
 from recombine.models.mixture import MixtureLaw
 from recombine.models.mlp import MLP
 from recombine.objectives.diffusion import Diffusion, StepDiffusion
 from recombine.render.raster import CIRCLE, flat_scenes
-from recombine.report.record import Measurement
 from recombine.scene import Factor, Scenes
 from recombine.train import cosine
 

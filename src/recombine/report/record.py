@@ -2,96 +2,17 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from recombine.measurement import Measurement, Number, is_number
 from recombine.report.files import write_text
 from recombine.report.origin import commit, source_digest, versions
 
 Kind = TypeVar("Kind")
-
-Number: TypeAlias = float | int
-"""For mypy a float may be an int; beartype wants both said."""
-
-Interval: TypeAlias = tuple[float, float]
-
-
-def exact_binomial(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Return the interval of Clopper and Pearson (1934) for a rate."""
-    if n < 1 or not 0 <= successes <= n:
-        raise ValueError(f"a rate needs 0 <= successes <= n and n >= 1; got {successes} of {n}")
-    from scipy import stats  # here and below, as it takes a second to import
-
-    found = stats.binomtest(successes, n).proportion_ci(confidence, method="exact")
-    return float(found.low), float(found.high)
-
-
-def student_t(values: Sequence[Number], confidence: float = 0.95) -> Interval:
-    """Return Student's interval for the mean of values that differ by chance, such as seeds."""
-    from scipy import stats
-
-    n = len(values)
-    if n < 2:
-        raise ValueError(f"the spread of a mean needs 2 values or more; got {n}")
-    mean = math.fsum(values) / n
-    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * math.sqrt(variance / n)
-    return mean - reach, mean + reach
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_interval(low: Number | None, high: Number | None) -> bool:
-    """Tell whether these are two ends in order, or no interval at all."""
-    if low is None or high is None:
-        return low is high
-    return _is_number(low) and _is_number(high) and low <= high
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A number with its 95 % interval and n, and beside it what the paper says.
-
-    An interval is left out (both ends None) only where there is none, as for a single timing.
-    The grade is the evidence behind the paper's value; the verdict compares the two.
-    """
-
-    value: Number
-    low: Number | None
-    high: Number | None
-    n: int
-    paper: Number | None = None
-    grade: str | None = None
-    verdict: str | None = None
-
-    def __post_init__(self) -> None:
-        if not _is_number(self.value) or self.n < 1:
-            raise ValueError(f"a measurement is a finite number of n >= 1; got {self}")
-        if not _is_interval(self.low, self.high):
-            ends = f"{self.low}, {self.high}"
-            raise ValueError(f"an interval has two finite ends, low <= high; got {ends}")
-        if self.paper is not None and not (_is_number(self.paper) and self.grade):
-            raise ValueError(f"a paper's value is a finite number with a grade; got {self}")
-
-    @property
-    def printed(self) -> dict[str, Number | None]:
-        """What the command line prints of it: value, low, high and n."""
-        return {name: getattr(self, name) for name in ("value", "low", "high", "n")}
-
-    @classmethod
-    def rate(cls, successes: int, n: int) -> "Measurement":
-        """Return a share of n trials with its exact interval."""
-        return cls(successes / max(n, 1), *exact_binomial(successes, n), n=n)
-
-    @classmethod
-    def mean(cls, values: Sequence[Number]) -> "Measurement":
-        """Return the mean of values that differ by chance, with Student's interval."""
-        return cls(math.fsum(values) / max(len(values), 1), *student_t(values), n=len(values))
 
 
 @dataclass(frozen=True)
@@ -119,7 +40,7 @@ class Record:
     versions: Mapping[str, str] = field(default_factory=versions)
 
     def __post_init__(self) -> None:
-        if not _is_number(self.seconds) or self.seconds < 0:
+        if not is_number(self.seconds) or self.seconds < 0:
             raise ValueError(f"seconds is a finite number of 0 or more; got {self.seconds}")
         for name in self.headline:
             if name not in self.measurements:

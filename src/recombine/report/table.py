@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from statistics import fmean
 
-from recombine.report.record import Measurement, Number, Record, student_t
+from recombine.measurement import Measurement, Number, student_t
+from recombine.report.record import Record
 
 _MARKER = re.compile(r"^<!-- (?:table:(?P<name>\S+)|(?P<end>/table)) -->$")
 _FINDINGS = ("question", "command", "time", "number", "figure")

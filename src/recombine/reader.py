@@ -1,0 +1,39 @@
+"""What a reader sees in an image: objects with their places and concepts.
+
+Readers are given to `measure`, which knows none of them; each reports its own error.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Found:
+    """The objects found in a batch of images; what is said of an absent one means nothing.
+
+    A place is the projected centre in the image, x right and y down, from 0 to 1. `concepts` are
+    numbers in the order of the world's factors, `confidence` lies in [0, 1].
+    """
+
+    place: Float[Tensor, "batch object 2"]
+    concepts: Int[Tensor, "batch object factor"]
+    confidence: Float[Tensor, "batch object"]
+    present: Bool[Tensor, "batch object"]
+
+    @property
+    def count(self) -> Int[Tensor, " batch"]:
+        """How many objects were found in each image."""
+        return self.present.sum(dim=1)
+
+    def __len__(self) -> int:
+        return len(self.present)
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Finds the objects in images (sRGB in [0, 1], any size)."""
+
+    def __call__(self, images: Float[Tensor, "batch 3 height width"], /) -> Found: ...
