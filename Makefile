@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 
 help:
 	@echo "make setup   install into .venv"
-	@echo "make demo    render every world into recombine-demo/report.html"
+	@echo "make demo    see models compose, fail and be repaired: recombine-demo/report.html"
 	@echo "make test    check, then all tests"
 	@echo "make check   style, types and import contracts"
 	@echo "make bench   speed of the renderer, as ratios to named peers"

@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from recombine import __main__ as command_line
+from recombine import zoo
 from recombine.commands import choice, console, demo, listing, parse, render
 from recombine.draw import whole
 from recombine.measurement import Measurement
@@ -265,13 +266,27 @@ def test_list_shows_worlds_with_factors_and_sizes(capsys: pytest.CaptureFixture[
 def test_list_prints_one_json_object(capsys: pytest.CaptureFixture[str]):
     assert command_line.main(["list", "--json"]) == 0
     output = capsys.readouterr()
-    first, _ = json.loads(output.out)["worlds"]
+    printed = json.loads(output.out)
+    assert printed["zoo"] == zoo.names()
+    first, _ = printed["worlds"]
     assert first == {
         "name": "dots",
         "size": 8,
         "factors": {"colour": ["red", "green", "blue"], "side": ["left", "right"]},
     }
     assert output.err == ""
+
+
+def test_list_shows_shipped_weights_with_the_command_that_trained_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    record = SimpleNamespace(command="recombine run b:c --seed 0")
+    monkeypatch.setattr(zoo, "names", lambda: ["a"])
+    monkeypatch.setattr(zoo, "record", lambda name: record)
+    assert command_line.main(["list"]) == 0
+    shown = capsys.readouterr().out
+    assert "zoo:a" in shown
+    assert "recombine run b:c --seed 0" in shown
 
 
 # render
@@ -479,37 +494,6 @@ def test_given_scenes_leave_nothing_to_choose(words: tuple[str, ...], refused: R
     assert said == f"{words[0]} chooses scenes, but scenes.json gives them; leave it out"
 
 
-# demo
-
-
-def test_the_demo_shows_every_world_on_one_page(capsys: pytest.CaptureFixture[str]):
-    assert command_line.main(["demo"]) == 0
-    text = Path("recombine-demo/report.html").read_text()
-    assert "recombine-demo/report.html" in capsys.readouterr().err
-    assert text.count("data:image/png;base64,") == 2 * demo.IMAGES
-    assert "recombine render dots --count 24 --seed 0 --out dots" in text
-    assert "colour (red, green, blue); side (left, right)" in text
-    assert {path.name for path in Path("recombine-demo").iterdir()} == {
-        "report.html",
-        "dots.png",
-        "plain.png",
-    }
-
-
-def test_the_demo_may_run_again_and_tells_json(capsys: pytest.CaptureFixture[str]):
-    for _ in range(2):
-        assert command_line.main(["demo", "--out", "d", "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["measurements"]["images_per_second@dots"]["n"] == demo.IMAGES
-        assert told["report"] == str(Path("d/report.html"))
-
-
-def test_a_scene_is_described_by_the_objects_that_are_there():
-    concepts = torch.tensor([[[0, 1], [2, 0]], [[1, 1], [0, 0]]])
-    scenes = scenes_of(concepts, torch.tensor([[True, True], [True, False]]))
-    assert demo.described(scenes, Dots()) == ["red right, blue left", "green right"]
-
-
 # report
 
 
@@ -535,6 +519,7 @@ def test_report_fills_in_the_tables_once(capsys: pytest.CaptureFixture[str]):
         "subject": "report",
         "records": 1,
         "changed": ["README.md", "docs/deep/a.md"],
+        "papers": [],
     }
     assert "| Long? | `recombine run x` | 3.0 s | k_max 9 [8, 10]" in Path("README.md").read_text()
     assert "| k_max | 9 | [8, 10] | 500 |" in Path("docs/deep/a.md").read_text()

@@ -67,6 +67,24 @@ def test_a_stream_counts_scenes_from_zero():
     assert taken(stream, 1) == [[6, 7, 8]]
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 3, 7])
+def test_batches_made_ahead_are_the_same_batches(ahead: int):
+    plain = Stream(Numbers(), batch=3, seed=1, process=1, processes=2)
+    early = Stream(Numbers(), batch=3, seed=1, process=1, processes=2, ahead=ahead)
+    for one, other in islice(zip(plain, early, strict=True), 8):
+        assert numbers(one) == numbers(other)
+        assert one.index.tolist() == other.index.tolist()
+        assert one.scenes.position.tolist() == other.scenes.position.tolist()
+        assert plain.state() == early.state()
+    resumed = Stream(Numbers(), 3, 1, "cpu", 1, 2, ahead=ahead).resumed(early.state())
+    assert taken(resumed, 5) == taken(plain, 5)
+
+
+def test_a_stream_that_makes_nothing_is_refused():
+    with pytest.raises(ValueError, match="at least 1 batch ahead; got 0"):
+        Stream(Numbers(), batch=1, seed=0, ahead=0)
+
+
 def test_a_batch_knows_its_scenes_and_their_numbers():
     *_, batch = islice(Stream(Numbers(), batch=3, seed=0, process=1, processes=2), 2)
     assert len(batch) == 3

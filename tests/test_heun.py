@@ -303,3 +303,17 @@ def test_missing_seeds_and_wrong_shapes_are_named():
         DenoisingGenerator(Pixelwise(), (1, 2, 2), batch=0)
     with pytest.raises(ValueError, match=r"shape of x, \(2, 1, 2, 2\); got \(2, 2, 2\)"):
         next(trajectory(lambda x, *_: x[:, 0], start, told))
+
+
+def test_the_watcher_hears_of_every_step_of_every_batch(rng: torch.Generator):
+    heard: list[tuple[float, int]] = []
+
+    def denoiser(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    watched = DenoisingGenerator(
+        denoiser, (1, 2, 2), Sampler(steps=2), 2, lambda *told: heard.append(told)
+    )
+    images = watched(torch.zeros(3, 1), rng)
+    assert len(images) == 3
+    assert heard == [(1.0, 3), (2.0, 3), (2.5, 3), (3.0, 3)]

@@ -172,9 +172,13 @@ def test_the_same_surroundings_are_answered_differently_at_different_places():
 @pytest.mark.parametrize(
     ("entry", "shape", "message"),
     [
-        (Cells(), (2, 5, 6), r"Cells\(\) has the shape \(2, 6, 6\); got \(2, 5, 6\)"),
+        (Cells(), (2, 5, 6), r"Cells\(nearest=False\) has the shape \(2, 6, 6\); got \(2, 5, 6\)"),
         (Cells(), (2, 36), r"\(2, 6, 6\); got \(2, 36\)"),
-        (Places(4), (2, 5, 3), r"Places\(most=4\) .* \(2, at most 4, 3\); got \(2, 5, 3\)"),
+        (
+            Places(4),
+            (2, 5, 3),
+            r"Places\(most=4.* \(2, at most 4, 3\); got \(2, 5, 3\)",
+        ),
         (Places(4), (2, 4, 2), r"\(2, at most 4, 3\); got \(2, 4, 2\)"),
         (Places(4), (2, 3), r"\(2, at most 4, 3\); got \(2, 3\)"),
     ],
@@ -197,3 +201,50 @@ def test_depth_and_width_are_the_same_for_every_window():
         "border.weight",
         "told.embed.weight",
     }
+
+
+NEAREST = [Cells(nearest=True), Places(4, nearest=True)]
+
+
+@pytest.mark.parametrize("entry", NEAREST)
+def test_the_nearest_told_one_is_found_cell_by_cell_too(entry, rng):
+    declared = replace(SMALL, entry=entry)
+    network = perturbed(declared)
+    x, clock, condition = asked(declared, rng)
+    if isinstance(entry, Cells):
+        condition = (condition < 0.3).float()
+    torch.testing.assert_close(
+        network(x, clock, condition), patchwise(network, x, clock, condition)
+    )
+
+
+@pytest.mark.parametrize("entry", NEAREST)
+def test_who_hears_the_nearest_alone_is_deaf_to_the_next(entry, rng):
+    """Told of (2, 2) and of (2, 4): cells nearer to one hear what they would hear of it alone."""
+    declared = replace(SMALL, entry=entry)
+    network, whole = perturbed(declared), perturbed(replace(declared, entry=type(entry)()))
+    x, clock, _ = asked(declared, rng)
+    if isinstance(entry, Cells):
+        one, other = torch.zeros(2, 2, 6, 6)
+        one[:, 2, 2], other[:, 2, 4] = 1, 1
+        both = one + other
+    else:
+        first, second = ([(c + 0.5) / 6, 2.5 / 6, 1.0] for c in (2, 4))
+        one, other = (torch.tensor([[each]] * 2) for each in (first, second))
+        both = torch.cat([other, one], dim=1)
+    together = network(x, clock, both)
+    for condition, columns in ((one, slice(0, 6)), (other, slice(8, 12))):
+        torch.testing.assert_close(
+            together[..., columns], network(x, clock, condition)[..., columns]
+        )
+        assert not torch.equal(
+            whole(x, clock, both)[..., columns], whole(x, clock, condition)[..., columns]
+        )
+
+
+def test_one_told_cell_is_heard_as_by_who_hears_the_whole_window(rng):
+    x, clock, _ = asked(SMALL, rng)
+    one = torch.zeros(2, 6, 6)
+    one[:, 3, 1] = 1
+    nearest = perturbed(replace(SMALL, entry=Cells(nearest=True)))
+    torch.testing.assert_close(nearest(x, clock, one), perturbed(SMALL)(x, clock, one))

@@ -248,7 +248,7 @@ def test_networks_have_the_size_that_studies_ask_for(declared, least: float, mos
 @pytest.mark.parametrize(
     ("entry", "shape", "message"),
     [
-        (Vector(6), (3, 5), r"Vector\(width=6\) has the shape \(3, 6\); got \(3, 5\)"),
+        (Vector(6), (3, 5), r"Vector\(width=6, waves=0\) has the shape \(3, 6\); got \(3, 5\)"),
         (Vector(1), (3,), r"\(3, 1\); got \(3,\)"),
         (Channels(2), (3, 1, 4, 4), r"\(3, 2, height, width\); got \(3, 1, 4, 4\)"),
         (Channels(2), (3, 4, 4), r"\(3, 2, height, width\); got \(3, 4, 4\)"),
@@ -273,7 +273,7 @@ def test_an_image_of_the_wrong_size_is_named(declared):
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (lambda: Vector(0), r"width is at least 1; got Vector\(width=0\)"),
+        (lambda: Vector(0), r"width is at least 1; got Vector\(width=0, waves=0\)"),
         (lambda: Tokens(1, 4), "a number to say and a flag; got width 1"),
         (lambda: replace(UNET, blocks=0), "blocks is at least 1"),
         (lambda: replace(UNET, multipliers=()), r"a positive multiplier; got \(\)"),
@@ -356,3 +356,16 @@ def test_a_condition_takes_one_form_only(rng: torch.Generator):
     filled = [[name for name in Told._fields if getattr(form, name) is not None] for form in forms]
     assert filled == [[], ["vector"], ["channels"], ["tokens", "present"]]
     assert torch.equal(forms[3].tokens, said[3][..., :-1])
+
+
+def test_waves_tell_places_apart_and_zeros_still_say_nothing():
+    declared = UNet(3, 8, Vector(3, waves=4), width=32, multipliers=(1,), blocks=1, attention=())
+    network = perturbed(declared)
+    x, clock = torch.randn(2, 3, 8, 8), torch.zeros(2)
+    near = torch.tensor([[0.50, 0.5, 1.0], [0.51, 0.5, 1.0]])
+    answer = network(x[:1].expand_as(x), clock, near)
+    plain = perturbed(replace(declared, entry=Vector(3)))(x[:1].expand_as(x), clock, near)
+    assert (answer[0] - answer[1]).abs().max() > 3 * (plain[0] - plain[1]).abs().max()
+    hears = network.embedding.told
+    assert not hears(torch.zeros(1, 3)).any()
+    assert hears.layer.in_features == 3 * (2 * 4 + 1)

@@ -14,12 +14,22 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy import stats
 
+from recombine.__main__ import main
 from recombine.measurement import Measurement, exact_binomial, student_t
 from recombine.report import files, origin
 from recombine.report.page import Picture, Section, Table, page
 from recombine.report.picture import contact_sheet, data_uri, pictures, pixels, png
 from recombine.report.record import Record
-from recombine.report.table import duration, findings, measurements, number, over_seeds, pasted
+from recombine.report.table import (
+    comparisons,
+    duration,
+    findings,
+    measurements,
+    number,
+    over_seeds,
+    papers,
+    pasted,
+)
 
 HERE = PurePath(".")
 
@@ -300,7 +310,7 @@ def test_an_empty_contact_sheet_is_refused(images: int, columns: int):
 def test_a_page_escapes_its_text_and_needs_no_other_file():
     picture = Picture.of(Image.new("RGB", (1, 1)), 'a "cube" <red>')
     table = Table(("head",), (("<b>",),))
-    text = page("<T>", "& lead", [Section("S", "caption", "run --x", (picture,), table)])
+    text = page("<T>", "& lead", [Section("S", "caption", "run --x", (picture,), table=table)])
     assert "&lt;T&gt;" in text
     assert "&amp; lead" in text
     assert "&lt;b&gt;" in text
@@ -355,6 +365,103 @@ def test_a_measurement_stands_beside_the_papers():
     assert row == r"| a\|b | 0.5 | [0.25, 0.75] | 1,200 | 0.6 | figure | agrees |"
 
 
+def compared(seed: int, value: float, verdict: str | None, **changed) -> Record:
+    ours = Measurement(value, value, value + 1, 256, 7, "paper", verdict)
+    unpublished = Measurement(0.5, 0.4, 0.6, n=256, verdict="as asked")
+    return record(seed=seed, measurements={"k_max": ours, "rate": unpublished}, **changed)
+
+
+def test_the_papers_number_stands_beside_ours_of_every_seed():
+    # As whole numbers they are listed: no model reaches 7.5 objects.
+    runs = [compared(1, 8, "as asked (>= 7)"), compared(0, 7, "as asked (>= 7)")]
+    _, _, row = papers(runs).splitlines()
+    ours = "7 [7, 8], 8 [8, 9], n = 256"
+    assert row == f"| Does it compose? | k_max | 7 | paper | {ours} | as asked (>= 7) |"
+    _, _, row = papers(runs[:1]).splitlines()
+    assert "| 8 [8, 9], n = 256 |" in row
+
+
+def test_a_paper_table_holds_nothing_that_no_paper_reports():
+    assert len(papers([record()]).splitlines()) == 2
+    assert [each.measurement for each in comparisons([compared(0, 7, None)])] == ["k_max"]
+    # A seed that was not compared, as with too few samples, is left out.
+    half = comparisons([record(seed=1), compared(0, 7, None)])
+    assert [each.seeds for each in half] == [(0,)]
+
+
+def test_questions_have_rows_of_their_own():
+    table = papers([compared(0, 7, "a"), compared(0, 3, "b", question="And this?")])
+    _, _, first, second = table.splitlines()
+    assert first.startswith("| Does it compose? | k_max | 7 |")
+    assert second.startswith("| And this? | k_max | 7 | paper | 3 [3, 4]")
+
+
+def test_seeds_that_disagree_are_named():
+    verdicts = {0: "as asked", 1: "missed", 2: "as asked", 3: None}
+    runs = [compared(seed, 7, verdict) for seed, verdict in verdicts.items()]
+    row = papers(runs).splitlines()[-1]
+    assert row.endswith("| as asked (seed 0, 2); missed (seed 1); no verdict (seed 3) |")
+
+
+def test_rates_of_several_seeds_have_their_mean_beside_the_papers():
+    low, high = (number(end) for end in student_t([0.5, 0.7]))
+    row = papers([compared(seed, value, None) for seed, value in enumerate((0.5, 0.7))])
+    assert f"| 0.6 [{low}, {high}] over 2 seeds (first seed: 0.5 [0.5, 1.5], n = 256) |" in row
+
+
+def test_different_numbers_of_samples_are_all_said():
+    fewer = record(measurements={"k_max": Measurement(6, 5, 7, 1300, 7, "paper")}, seed=1)
+    assert "7 [7, 8], 6 [5, 7], n = 256 and 1,300 |" in papers([compared(0, 7, None), fewer])
+
+
+def test_the_papers_are_pasted_into_pages():
+    text = "<!-- table:papers -->\n<!-- /table -->\n"
+    page = pasted(text, {"a": compared(0, 7, "as asked")}, HERE)
+    assert page.startswith("<!-- table:papers -->\n\n| question | measurement | paper | grade |")
+    assert "| k_max | 7 | paper | 7 [7, 8], n = 256 | as asked |" in page
+
+
+def test_report_prints_the_papers_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for seed, value in enumerate((7, 6)):
+        compared(seed, value, f"verdict {value}").save(tmp_path / f"results/{seed}.json")
+    assert main(["report", "--root", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    assert "k_max" in shown.out
+    assert "k_max" not in shown.err
+    for word in ("question", "grade", "[7,", "verdict"):
+        assert word in shown.out
+    assert main(["report", "--root", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["papers"]
+    assert told == [
+        {
+            "question": "Does it compose?",
+            "measurement": "k_max",
+            "paper": 7,
+            "grade": "paper",
+            "ours": [
+                {"seed": 0, "value": 7, "low": 7, "high": 8, "n": 256, "verdict": "verdict 7"},
+                {"seed": 1, "value": 6, "low": 6, "high": 7, "n": 256, "verdict": "verdict 6"},
+            ],
+        }
+    ]
+
+
+def test_a_terminal_shows_the_columns_in_order_and_takes_no_word_for_a_mark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    compared(0, 7, "fine", question="[red]?").save(tmp_path / "a.json")
+    assert main(["report", str(tmp_path), "--root", str(tmp_path)]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "k_max" in line)
+    assert row.split()[:4] == ["[red]?", "k_max", "7", "paper"]
+    assert row.split()[-1] == "fine"
+
+
+def test_report_prints_no_empty_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    record().save(tmp_path / "results/a.json")
+    assert main(["report", "--root", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == ""
+
+
 def test_pasting_replaces_what_stands_between_the_markers_and_nothing_else():
     text = "# Title\n<!-- table:findings -->\nold\n<!-- /table -->\nend\n"
     once = pasted(text, {"length": record()}, HERE)
@@ -386,7 +493,7 @@ def test_a_record_can_be_shown_whole():
         ("<!-- /table -->\n", "a table ends outside a table"),
         ("<!-- table:findings -->\n<!-- table:findings -->\n", "begins inside table findings"),
         ("<!-- table:nothing -->\n<!-- /table -->\n", "'nothing' is not known; expected one of"),
-        ("<!-- table:measurements:y -->\n<!-- /table -->\n", "findings, measurements:x"),
+        ("<!-- table:measurements:y -->\n<!-- /table -->\n", "findings, papers, measurements:x"),
     ],
 )
 def test_markers_that_do_not_fit_are_named(text: str, complaint: str):

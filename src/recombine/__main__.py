@@ -8,16 +8,30 @@ from types import ModuleType
 
 import torch
 
-from recombine.commands import bench, demo, listing, measure, render, report, run
+from recombine.commands import (
+    bench,
+    compute,
+    demo,
+    detect,
+    listing,
+    measure,
+    render,
+    report,
+    run,
+    sample,
+)
 from recombine.commands.console import say
-from recombine.commands.parse import nearest, parsed
+from recombine.commands.parse import parsed
+from recombine.report.words import nearest
 
 COMMANDS: dict[str, ModuleType] = {
     "demo": demo,
     "list": listing,
     "render": render,
+    "detect": detect,
     "run": run,
     "measure": measure,
+    "sample": sample,
     "report": report,
     "bench": bench,
 }
@@ -55,6 +69,9 @@ def dispatched(words: Sequence[str]) -> int:
         known = ", ".join(COMMANDS)
         raise ValueError(f"{name!r} is not one of {known}{nearest(name, list(COMMANDS))}")
     command = COMMANDS[name]
+    # What is computed has options of its own.
+    if name == "run" and (computed := compute.named(rest)):
+        return compute.run(computed, rest)
     return command.run(parsed(command.Options, f"recombine {name}", rest)) or DONE
 
 

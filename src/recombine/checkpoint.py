@@ -20,6 +20,8 @@ from torch import Tensor
 from recombine.report.files import write_bytes, write_text
 from recombine.train import Weights
 
+LEARNED_FROM = ("world", "network", "budget", "conditioner", "objective", "view")
+"""The fields of an experiment that its weights depend on; the others may change afterwards."""
 KEPT = 2
 """How many checkpoints of a run stay on disk."""
 POINTS = 200
@@ -43,11 +45,16 @@ class Checkpoint:
             digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
+    @property
+    def content(self) -> bytes:
+        """What its file holds."""
+        said = {"facts": json.dumps(dict(self.facts), sort_keys=True), "checksum": self.checksum}
+        return serialized(dict(self.tensors), said)
+
     def save(self, path: Path) -> None:
         """Write the file so that a crash at any moment leaves it whole or absent."""
-        said = {"facts": json.dumps(dict(self.facts), sort_keys=True), "checksum": self.checksum}
         try:
-            write_bytes(path, serialized(dict(self.tensors), said))
+            write_bytes(path, self.content)
             _settle(path.parent)
         except OSError as error:
             raise OSError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -4,8 +4,8 @@ Every scene has a number, and a batch is a stretch of numbers. So a stream has n
 number of steps taken, and any process can make its own share without asking the others.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
@@ -65,7 +65,11 @@ class Batch:
 
 @dataclass
 class Stream:
-    """Batches without end, made on `device`; process r of n takes every n-th scene."""
+    """Batches without end, made on `device`; process r of n takes every n-th scene.
+
+    `ahead` batches are made at once: a GPU makes many scenes in little more time than a few, and
+    does so beside the training steps that are still queued. Which scenes come does not change.
+    """
 
     source: Source
     batch: int
@@ -74,6 +78,9 @@ class Stream:
     process: int = 0
     processes: int = 1
     step: int = 0
+    ahead: int = 1
+    ready: list[Batch] = field(default_factory=list, init=False, repr=False, compare=False)
+    side: torch.cuda.Stream | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -82,15 +89,33 @@ class Stream:
             raise ValueError(f"process {self.process} is not one of {self.processes}, from 0 up")
         if self.step < 0:
             raise ValueError(f"a stream starts at step 0 or later; got {self.step}")
+        if self.ahead < 1:
+            raise ValueError(f"a stream makes at least 1 batch ahead; got {self.ahead}")
 
     def __iter__(self) -> Iterator[Batch]:
         return self
 
     def __next__(self) -> Batch:
-        index = torch.arange(self.batch, device=self.device) * self.processes + self.process
-        made = batch_of(self.source, index + self.step * self._together, self.seed)
+        if not self.ready:
+            self.ready = self._made()
         self.step += 1
-        return made
+        return self.ready.pop(0)
+
+    def _made(self) -> list[Batch]:
+        """Return the next batches, made in one go."""
+        device = torch.device(self.device)
+        if device.type == "cuda" and self.side is None:
+            # One for all time: memory freed on one is not used again on another.
+            self.side = torch.cuda.Stream(device)
+        made = self._made_here() if self.side is None else beside(self.side, self._made_here)
+        parts = (slice(at, at + self.batch) for at in range(0, len(made), self.batch))
+        return [Batch(made.image[p], made.scenes[p], made.index[p]) for p in parts]
+
+    def _made_here(self) -> Batch:
+        steps = self.step + torch.arange(self.ahead, device=self.device)
+        index = torch.arange(self.batch, device=self.device) * self.processes + self.process
+        index = (steps[:, None] * self._together + index).flatten()
+        return batch_of(self.source, index, self.seed)
 
     def state(self) -> dict[str, str | int]:
         """Return where the stream stands, the same for every process, ready for JSON."""
@@ -121,6 +146,22 @@ class Stream:
             "seed": self.seed,
             "scenes_per_step": self._together,
         }
+
+
+def beside(side: torch.cuda.Stream, make: Callable[[], Batch]) -> Batch:
+    """Make a batch while a GPU still works through what it was given before.
+
+    Nothing that was given before may be read: it need not be there yet.
+    """
+    here = torch.cuda.current_stream(side.device)
+    with torch.cuda.stream(side):
+        made = make()
+    here.wait_stream(side)
+    # Memory made on the side is not given away again before it was used here.
+    scenes = (getattr(made.scenes, each.name) for each in fields(made.scenes))
+    for value in (made.image, made.index, *scenes):
+        value.record_stream(here)
+    return made
 
 
 def batch_of(source: Source, index: Int[Tensor, " batch"], seed: int) -> Batch:

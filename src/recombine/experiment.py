@@ -1,14 +1,15 @@
 """An experiment is a value: it can be printed, compared, varied and stored."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from recombine.checkpoint import LEARNED_FROM
 from recombine.condition import Conditioner
 from recombine.data import Batch, Source
 from recombine.denoiser import (
@@ -22,12 +23,11 @@ from recombine.denoiser import (
     velocity,
 )
 from recombine.measurement import Measurement
+from recombine.objectives.detection import Detection
 from recombine.objectives.diffusion import Diffusion, StepDiffusion
-from recombine.sample.heun import HEUN, DenoisingGenerator, Sampler
+from recombine.sample.heun import HEUN, DenoisingGenerator, Drawn, Sampler, unwatched
 from recombine.train import Decay, constant
 
-LEARNED_FROM = ("world", "network", "budget", "conditioner", "objective", "view")
-"""The fields of an experiment that its weights depend on; the others may change afterwards."""
 _INVERSE: dict[Reading, Reading] = {noise: denoised_from_noise, velocity: denoised_from_velocity}
 
 
@@ -68,17 +68,18 @@ class Budget:
         risen = min(step / self.warm_up, 1.0) if self.warm_up else 1.0
         return self.learning_rate * risen * self.decay(step, self.steps)
 
+    def of_steps(self, steps: int) -> "Budget":
+        """Return a budget of so many steps, its milestones at the same shares of them."""
+        reached = {max(1, milestone * steps // self.steps) for milestone in self.milestones}
+        return replace(self, steps=steps, milestones=tuple(sorted(reached)))
+
     def tiny(self) -> "Budget":
         """Return a budget of seconds, with as many milestones."""
-        steps, batch = min(self.steps, 10), min(self.batch, 8)
-        reached = {max(1, milestone * steps // self.steps) for milestone in self.milestones}
         return replace(
-            self,
-            steps=steps,
-            batch=batch,
+            self.of_steps(min(self.steps, 10)),
+            batch=min(self.batch, 8),
             warm_up=min(self.warm_up, 5),
             ema=min(self.ema, 0.9),
-            milestones=tuple(sorted(reached)),
         )
 
 
@@ -126,13 +127,18 @@ class Trained:
     experiment: "Experiment"
     denoiser: Denoiser
     device: torch.device
+    watch: Drawn = unwatched
 
     def images(
         self, condition: Float[Tensor, " batch *told"], generator: torch.Generator
     ) -> Float[Tensor, " batch *image"]:
         """Draw one image per row of the condition."""
         experiment = self.experiment
-        draw = DenoisingGenerator(self.denoiser, experiment.shape, experiment.sampler)
+        # A small batch stays in the cache of a CPU and moves the bar; a GPU wants a large one.
+        batch = 16 if self.device.type == "cpu" else 256
+        draw = DenoisingGenerator(
+            self.denoiser, experiment.shape, experiment.sampler, batch, self.watch
+        )
         return experiment.view.back(draw(condition.to(self.device), generator))
 
 
@@ -160,7 +166,7 @@ class Experiment:
     asks: tuple[Ask, ...]
     headline: tuple[str, ...]
     conditioner: Conditioner = Conditioner()
-    objective: Diffusion | StepDiffusion = Diffusion()
+    objective: Diffusion | StepDiffusion | Detection = Diffusion()
     sampler: Sampler = HEUN
     view: View = Centred()
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -177,8 +183,13 @@ class Experiment:
         return hashlib.sha256(spelled(tuple(parts.items())).encode()).hexdigest()
 
     def denoiser(self) -> nn.Module:
-        """Return the untrained denoiser; its weights come from torch's global generator."""
+        """Return the untrained denoiser; its weights come from torch's global generator.
+
+        A reader denoises nothing: it is its network.
+        """
         network = self.network.build()
+        if isinstance(self.objective, Detection):
+            return network
         if isinstance(self.objective, Diffusion):
             return Preconditioned(network, self.objective.sigma_data)
         inverse = _INVERSE[self.objective.target]
@@ -206,6 +217,28 @@ class Experiment:
             sampler=replace(self.sampler, steps=min(self.sampler.steps, 4)),
             seeds=self.seeds[:1],
         )
+
+
+Watched: TypeAlias = Callable[[int, int], None]
+"""Told how many parts of a computation are done, and of how many."""
+
+
+@runtime_checkable
+class Computation(Protocol):
+    """A question that is answered without training: closed forms and simulations, as a value."""
+
+    @property
+    def question(self) -> str: ...
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """Names the measurements that answer the question."""
+
+    def __call__(self, generator: torch.Generator, watch: Watched, /) -> Findings:
+        """Compute on the device of the generator."""
+
+    def tiny(self) -> "Computation":
+        """Return the same question, answered in a second."""
 
 
 def spelled(value: Any) -> str:

@@ -6,8 +6,6 @@ CPU the weights and metrics are, to the bit, those of a run that was never stopp
 
 import json
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -21,6 +19,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from torch import Tensor, nn
 
 from recombine.checkpoint import (
+    LEARNED_FROM,
     Checkpoint,
     Metrics,
     checkpoints,
@@ -32,15 +31,18 @@ from recombine.checkpoint import (
 )
 from recombine.data import Stream
 from recombine.draw import bits
-from recombine.experiment import LEARNED_FROM, Experiment, Findings, Trained, spelled
+from recombine.experiment import Experiment, Findings, Trained, spelled
 from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
 from recombine.report.record import Record
-from recombine.train import Graphed, Share, Step, Weights, train
+from recombine.sample.heun import Drawn, unwatched
+from recombine.train import Graphed, Share, Step, Weights, interruptible, train
 
 LOOK = 50
 """Steps between looks at the loss: each look waits for the device."""
+AHEAD = 32
+"""Batches that a GPU makes at once."""
 DIVERGED = 100
 """A loss this many times the first one will not come back."""
 _COLUMNS = 8
@@ -150,15 +152,24 @@ def run(plan: Plan, accelerator: Accelerator, settings: Settings) -> Record | No
     return record
 
 
-def measured(plan: Plan, path: Path, accelerator: Accelerator) -> Findings:
-    """Put the experiment's questions to the averaged weights of a checkpoint."""
+def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Drawn = unwatched) -> Trained:
+    """Return the model that the averaged weights of a checkpoint make."""
     checkpoint = Checkpoint.load(path)
     plan.check(checkpoint.facts, path)
     denoiser = _untrained(plan, accelerator.device)
     with _naming(path):
         unpack_average(checkpoint.tensors, denoiser)
+    # Convolutions are faster with the channels of a pixel side by side, on a CPU too.
+    denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     denoiser = accelerator.prepare_model(denoiser.eval(), evaluation_mode=True)
-    return _findings(plan, denoiser, accelerator.device)
+    return Trained(plan.experiment, denoiser, accelerator.device, watch)
+
+
+def measured(trained: Trained, seed: int) -> Findings:
+    """Ask with the same random numbers each time, so that only the weights make a difference."""
+    generator = _generator(seed, 2, trained.device)
+    with torch.no_grad():
+        return trained.experiment.asked(trained, generator)
 
 
 class Session:
@@ -176,17 +187,21 @@ class Session:
             raise ValueError(f"a batch of {budget.batch} is not {processes} equal shares")
         self.share = Share(process, processes) if processes > 1 else None
         own = budget.batch // processes
-        self.stream = Stream(plan.experiment.world, own, plan.seed, device, process, processes)
+        ahead = AHEAD if device.type == "cuda" else 1
+        world, seed = plan.experiment.world, plan.seed
+        self.stream = Stream(world, own, seed, device, process, processes, ahead=ahead)
         self.generators = {
             purpose: _generator(plan.seed, number, device)
             for number, purpose in enumerate(("noise", "tell"))
         }
         self.weights = Weights.of(_untrained(plan, device), budget.ema)
         denoiser, average = self.weights.denoiser, self.weights.average.module
-        for module in (denoiser, average) if device.type == "cuda" else ():
-            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if device.type == "cuda":
+            for module in (denoiser, average):
+                module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            # Not the average: compiling it takes longer than a measurement.
             if settings.compiled:
-                module.compile()
+                denoiser.compile()
         self.called = accelerator.prepare_model(denoiser)
         self.averaged = accelerator.prepare_model(average, evaluation_mode=True)
 
@@ -310,7 +325,8 @@ class Session:
         return self.seconds + time.perf_counter() - self.started
 
     def _asked(self, step: int) -> Findings:
-        found = _findings(self.plan, self.averaged, self.accelerator.device)
+        trained = Trained(self.plan.experiment, self.averaged, self.accelerator.device)
+        found = measured(trained, self.plan.seed)
         for name, images in found.images.items():
             (self.folder / "samples").mkdir(exist_ok=True)
             sheet = contact_sheet(images, _COLUMNS)
@@ -332,35 +348,12 @@ class Session:
             device=device_name(self.accelerator.device),
             seconds=self._elapsed(),
             measurements=found.measurements,
-            headline=experiment.headline,
+            # Tiny runs measure too little for some numbers.
+            headline=tuple(name for name in experiment.headline if name in found.measurements),
             curves={**self.metrics.curves(), **found.curves},
         )
         record.save(path)
         return record
-
-
-@contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """Yield a flag that Ctrl-C and the end of a cluster's lease raise; a second one stops at once.
-
-    Python would stop in the middle of a step, with half of the weights changed.
-    """
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def note(number: int, frame: Any) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 @contextmanager
@@ -377,13 +370,6 @@ def _facts(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-
-
-def _findings(plan: Plan, denoiser: nn.Module, device: torch.device) -> Findings:
-    """Ask with the same random numbers each time, so that only the weights make a difference."""
-    generator = _generator(plan.seed, 2, device)
-    with torch.no_grad():
-        return plan.experiment.asked(Trained(plan.experiment, denoiser, device), generator)
 
 
 def _generator(seed: int, purpose: int, device: torch.device) -> torch.Generator:

@@ -1,7 +1,9 @@
 """The training loop. There is one, and the caller watches it, saves it and stops it."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import cos, pi
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -216,3 +218,27 @@ def train(
     for index, (image, condition) in zip(steps, batches, strict=False):
         step.set_rate(rate(index))
         yield Taken(index, step(image, condition))
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Yield a flag that Ctrl-C and the end of a cluster's lease raise; a second one stops at once.
+
+    Python would stop in the middle of a step, with half of the weights changed.
+    """
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def note(number: int, frame: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

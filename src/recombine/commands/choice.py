@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from recombine.commands.parse import nearest
+from recombine.report.words import nearest
 from recombine.scene import Composition, World, concept_rows
 from recombine.worlds import WORLDS
 

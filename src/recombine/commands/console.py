@@ -52,3 +52,21 @@ def image_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
             progress.update(task, completed=made, speed=speed)
 
         yield advance
+
+
+@contextmanager
+def drawing(what: str) -> Iterator[Callable[[float, int], None]]:
+    """Show a bar that is told how many images are drawn, of how many; it may start anew."""
+    with bar() as progress:
+        task = progress.add_task(what, total=None, speed="")
+        started = time.perf_counter()
+
+        def watch(drawn: float, total: int) -> None:
+            nonlocal started
+            if drawn < progress.tasks[task].completed:
+                progress.reset(task)
+                started = time.perf_counter()
+            speed = f"{drawn / (time.perf_counter() - started):,.1f} images/s"
+            progress.update(task, completed=drawn, total=total, speed=speed)
+
+        yield watch

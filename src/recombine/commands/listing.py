@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from recombine import zoo
 from recombine.commands.console import print_json
 from recombine.experiments import declared
 from recombine.figures import figures
@@ -15,7 +16,7 @@ from recombine.worlds import WORLDS
 
 @dataclass(frozen=True)
 class Options:
-    """Show the worlds, with their factors and sizes, the experiments and the figures.
+    """Show the worlds, with their factors and sizes, the experiments, figures and weights.
 
     Example: recombine list --json
     """
@@ -25,11 +26,12 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Print every world, experiment and figure."""
+    """Print every world, experiment and figure, and what is in the zoo."""
     experiments = {name: list(variants) for name, variants in declared().items()}
     if options.json:
         worlds = [described(world) for world in WORLDS]
-        print_json({"worlds": worlds, "experiments": experiments, "figures": list(figures())})
+        known = {"experiments": experiments, "figures": list(figures()), "zoo": zoo.names()}
+        print_json({"worlds": worlds, **known})
         return
     table = Table("world", "image", "factors", title="Worlds", title_justify="left")
     for world in WORLDS:
@@ -38,6 +40,10 @@ def run(options: Options) -> None:
     table = Table("experiment", "variants", "figure", title="Experiments", title_justify="left")
     for name, variants in experiments.items():
         table.add_row(name, ", ".join(variants), "yes" if name in figures() else "")
+    Console().print(table)
+    table = Table("weights", "trained by", title="Zoo", title_justify="left")
+    for name in zoo.names():
+        table.add_row(f"zoo:{name}", zoo.record(name).command)
     Console().print(table)
 
 

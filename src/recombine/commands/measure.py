@@ -1,29 +1,43 @@
 """`recombine measure`: ask a trained model its experiment's questions again."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from recombine import run as runner
+from recombine import zoo
 from recombine.checkpoint import Checkpoint, checkpoints
 from recombine.commands import choice
-from recombine.commands.console import print_json
+from recombine.commands.console import drawing, print_json
 from recombine.commands.parse import UNSET
 from recombine.commands.run import chosen_variants, seeded
+from recombine.experiment import Ask, Experiment
 from recombine.report.table import quoted
+from recombine.report.words import nearest
+
+ZOO = "zoo:"
 
 
 @dataclass(frozen=True)
 class Options:
-    """Measure the newest checkpoint of a run, or any checkpoint; nothing is written.
+    """Measure shipped weights, the newest checkpoint of a run, or any; nothing is written.
 
-    Example: recombine measure runs/denoise_toy/base/seed0 --json
+    Example: recombine measure zoo:grid_all --what length --samples 64 --objects 1-9 --json
     """
 
     subject: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME_OR_CHECKPOINT")]
-    """EXPERIMENT[:VARIANT], the folder of a run, or a checkpoint file."""
+    """zoo:NAME (see recombine list), EXPERIMENT[:VARIANT], the folder of a run, or a checkpoint."""
+    what: Annotated[str | None, UNSET] = None
+    """Which question, such as length (default: all that the experiment asks)."""
+    samples: Annotated[int | None, UNSET] = None
+    """Images per number of objects (default, as for the next two: the experiment's)."""
+    objects: Annotated[str | None, UNSET] = None
+    """How many objects to ask for: 4 or 1-9."""
+    steps: Annotated[int | None, UNSET] = None
+    """Steps of the sampler."""
     seed: int = 0
     """Which run, when an experiment is named."""
     out: Path = Path("runs")
@@ -36,27 +50,82 @@ class Options:
 
 def run(options: Options) -> None:
     """Print every measurement."""
-    path = chosen_checkpoint(options)
+    path = chosen_checkpoint(options.subject, options.seed, options.out)
     plan = plan_of(path)
-    found = runner.measured(plan, path, runner.machine(choice.chosen_device(options.device)))
+    plan = replace(plan, experiment=asked_for(plan.experiment, options))
+    machine = runner.machine(choice.chosen_device(options.device))
+    with drawing(options.subject) as watch:
+        found = runner.measured(runner.loaded(plan, path, machine, watch), plan.seed)
     if options.json:
         values = {name: asdict(each) for name, each in found.measurements.items()}
-        print_json({"subject": str(path), "measurements": values})
+        print_json({"subject": subject_of(options.subject, path), "measurements": values})
         return
     for name, each in found.measurements.items():
         print(f"{name} {quoted(each)}")
 
 
-def chosen_checkpoint(options: Options) -> Path:
+def asked_for(experiment: Experiment, options: Options) -> Experiment:
+    """Return the experiment with the questions that are wanted, set as they are wanted."""
+    asks = chosen_asks(experiment.asks, options.what)
+    if options.samples is not None:
+        if options.samples < 1:
+            raise ValueError(f"--samples is at least 1; got {options.samples}")
+        asks = with_setting(asks, "samples", options.samples)
+    if options.objects is not None:
+        fewest, most = choice.chosen_objects(options.objects)
+        asks = with_setting(asks, "objects", tuple(range(fewest, most + 1)))
+    return replace(with_steps(experiment, options.steps), asks=asks)
+
+
+def with_steps(experiment: Experiment, steps: int | None) -> Experiment:
+    """Return the experiment with another number of sampler steps, where one is given."""
+    if steps is None:
+        return experiment
+    return replace(experiment, sampler=replace(experiment.sampler, steps=steps))
+
+
+def chosen_asks(asks: Sequence[Ask], what: str | None) -> tuple[Ask, ...]:
+    """Return the questions of this name, or all; an unknown name is answered with those known."""
+    if what is None:
+        return tuple(asks)
+    named = [getattr(ask, "what", None) for ask in asks]
+    known = [name for name in dict.fromkeys(named) if name]
+    if what not in known:
+        there = (
+            f"is not one of {', '.join(known)}" if known else "is not asked: no question has one"
+        )
+        raise ValueError(f"question {what!r} {there}{nearest(what, known)}")
+    return tuple(ask for ask, name in zip(asks, named, strict=True) if name == what)
+
+
+def with_setting(asks: Sequence[Any], field: str, value: Any) -> tuple[Ask, ...]:
+    """Return the questions with a field set where they have it; one of them must."""
+    having = [field in {each.name for each in fields(ask)} for ask in asks]
+    if not any(having):
+        raise ValueError(f"these questions have no {field} to set; got {value}")
+    pairs = zip(asks, having, strict=True)
+    return tuple(replace(ask, **{field: value}) if has else ask for ask, has in pairs)
+
+
+def subject_of(subject: str, path: Path) -> str:
+    """Return what was measured: shipped weights by name, others by their file."""
+    return subject if subject.startswith(ZOO) else str(path)
+
+
+def chosen_checkpoint(subject: str, seed: int, out: Path) -> Path:
     """Return the file that is meant."""
-    place = Path(options.subject)
+    if subject.startswith(ZOO):
+        return zoo.path(subject.removeprefix(ZOO))
+    place = Path(subject)
     if place.is_file():
         return place
     if not place.exists() and len(place.parts) > 1:
-        raise ValueError(f"{place} is not there; expected an experiment, a run's folder or a file")
+        raise ValueError(
+            f"{place} is not there; expected zoo:NAME, an experiment, a run's folder or a file"
+        )
     if not place.is_dir():
-        name, variant = chosen_variants(options.subject)[0]
-        place = options.out / name / variant / f"seed{options.seed}"
+        name, variant = chosen_variants(subject)[0]
+        place = out / name / variant / f"seed{seed}"
     found = checkpoints(place) if place.is_dir() else []
     if not found:
         raise ValueError(f"{place} has no checkpoint; expected the folder of a run")

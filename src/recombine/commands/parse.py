@@ -4,7 +4,6 @@ import contextlib
 import io
 import re
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args
@@ -16,12 +15,6 @@ Options = TypeVar("Options")
 
 UNSET = tyro.conf.arg(help_behavior_hint="")
 """Marks an option whose default is None: its help says in words what that means."""
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """Return "; did you mean X?" when something like the word is known, else nothing."""
-    close = get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def parsed(kind: type[Options], program: str, words: Sequence[str]) -> Options:

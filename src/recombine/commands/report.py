@@ -7,6 +7,10 @@ from typing import Annotated
 
 import tyro
 from matplotlib import rc_context
+from rich import box
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
 
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
@@ -14,7 +18,7 @@ from recombine.figures import figures
 from recombine.report.files import write_text
 from recombine.report.page import Section, Table, page
 from recombine.report.record import Record
-from recombine.report.table import duration, number, pasted, quoted
+from recombine.report.table import PAPERS, Comparison, comparisons, duration, number, pasted, quoted
 
 FIGURES = Path("docs/figures")
 
@@ -27,7 +31,7 @@ class Options:
     """
 
     records: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RECORD")] = ()
-    """Records, or folders of them (default: results/)."""
+    """Records, or folders of them (default: results/ and those of the shipped weights)."""
     root: Path = Path(".")
     """The checkout whose pages are filled in."""
     page: Annotated[Path | None, UNSET] = None
@@ -40,7 +44,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Fill in the tables, or with --check tell whether they are up to date."""
-    records = found_records(options.records or (options.root / "results",))
+    records = found_records(options.records or default_places(options.root))
     changed = changed_pages(options.root, records)
     if not options.check:
         for path, text in changed.items():
@@ -49,8 +53,14 @@ def run(options: Options) -> int:
             redraw(options.root / FIGURES, list(records.values()))
     if options.page is not None:
         write_text(options.page, records_page(records))
-    announce(options, len(records), list(changed))
+    announce(options, records, list(changed))
     return 1 if options.check and changed else 0
+
+
+def default_places(root: Path) -> tuple[Path, ...]:
+    """Return where a checkout keeps its records."""
+    shipped = root / "src" / "recombine" / "zoo"
+    return (root / "results", *[shipped] * shipped.exists())
 
 
 def found_records(places: tuple[Path, ...]) -> dict[str, Record]:
@@ -114,17 +124,31 @@ def records_page(records: Mapping[str, Record]) -> str:
     return page("recombine: records", "Every measurement, with its interval and n.", sections)
 
 
-def announce(options: Options, records: int, changed: list[Path]) -> None:
-    """Say which pages changed, or would."""
+def announce(options: Options, records: Mapping[str, Record], changed: list[Path]) -> None:
+    """Print what papers report beside ours, and say which pages changed, or would."""
+    compared = comparisons(records.values())
     if options.json:
-        paths = [str(path) for path in changed]
-        print_json({"subject": "report", "records": records, "changed": paths})
+        told = {"records": len(records), "changed": [str(path) for path in changed]}
+        print_json({"subject": "report", **told, "papers": [each.printed for each in compared]})
         return
+    if compared:
+        Console().print(grid(compared))
     verb = "is out of date: run recombine report" if options.check else "updated"
     for path in changed:
         say(f"{path} {verb}")
     if not changed:
-        say(f"every table agrees with the records ({records})")
+        say(f"every table agrees with the records ({len(records)})")
+
+
+def grid(compared: Sequence[Comparison]) -> Grid:
+    """Return the table of papers as a terminal shows it."""
+    table = Grid(box=box.SIMPLE_HEAD)
+    for name in PAPERS:
+        table.add_column(name, overflow="fold")
+    for each in compared:
+        # As text: rich would take the brackets of an interval for its own marks.
+        table.add_row(*map(Text, each.row))
+    return table
 
 
 def _section(name: str, record: Record) -> Section:

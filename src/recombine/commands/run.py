@@ -6,21 +6,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import tyro
 
 from recombine import run as runner
 from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
-from recombine.commands.parse import UNSET, nearest
+from recombine.commands.parse import UNSET
+from recombine.compute import Calculation
+from recombine.experiment import Experiment
 from recombine.experiments import declared
 from recombine.figures import figures
 from recombine.report.record import Record
 from recombine.report.table import duration, quoted
+from recombine.report.words import nearest
 
 FAILED, INTERRUPTED = 1, 130
 OVERRIDES = ("steps", "batch", "learning_rate", "warm_up", "ema", "clip")
+
+Planned: TypeAlias = runner.Plan | Calculation
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def run(options: Options) -> int:
                 record = runner.run(plan, accelerator, settings)
             if record:
                 records.append((plan, record))
-                announce(plan, record, options)
+                announce(plan, record, options.out)
     except runner.Interrupted as stop:
         say(f"recombine: {stop}")
         return INTERRUPTED
@@ -123,8 +128,12 @@ def seeded(
 ) -> list[runner.Plan]:
     """Return the plans of one variant; without seeds, with those it declares."""
     experiment = declared()[name][variant]
+    if not isinstance(experiment, Experiment):
+        raise ValueError(f"{name}:{variant} is computed, not trained: it has no steps and weights")
     experiment = experiment.tiny() if tiny else experiment
-    experiment = replace(experiment, budget=replace(experiment.budget, **overrides))
+    budget = experiment.budget
+    budget = budget.of_steps(overrides["steps"]) if "steps" in overrides else budget
+    experiment = replace(experiment, budget=replace(budget, **overrides))
     chosen = seeds or experiment.seeds
     return [runner.Plan(name, variant, experiment, seed, tiny, overrides) for seed in chosen]
 
@@ -181,15 +190,15 @@ def progress(plan: runner.Plan, quiet: bool) -> Iterator[runner.Watch]:
         yield watch
 
 
-def announce(plan: runner.Plan, record: Record, options: Options) -> None:
+def announce(plan: Planned, record: Record, out: Path) -> None:
     """Say what came out and where the record is."""
     answers = "; ".join(f"{name} {quoted(record.measurements[name])}" for name in record.headline)
-    where = plan.folder(options.out) / "record.json"
+    where = plan.folder(out) / "record.json"
     say(f"{plan.name}:{plan.variant} seed {plan.seed}: {answers}")
     say(f"  {duration(record.seconds)} on {record.device}; {where}")
 
 
-def draw(records: list[tuple[runner.Plan, Record]], out: Path) -> list[str]:
+def draw(records: Sequence[tuple[Planned, Record]], out: Path) -> list[str]:
     """Draw the figure of each experiment that has one; return where they are."""
     drawn = []
     known = figures()
@@ -204,7 +213,7 @@ def draw(records: list[tuple[runner.Plan, Record]], out: Path) -> list[str]:
     return drawn
 
 
-def described(plan: runner.Plan, record: Record) -> dict[str, Any]:
+def described(plan: Planned, record: Record) -> dict[str, Any]:
     """Return what is said of a run in JSON."""
     values = {name: asdict(each) for name, each in record.measurements.items()}
     subject = f"{plan.name}:{plan.variant}"

@@ -77,7 +77,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.waves = Waves(32, 0.25, 16.0)
         self.noise = nn.Linear(self.waves.width, width)
-        self.told = heard(entry.width, width) if isinstance(entry, Vector) else None
+        self.told = Hears(entry, width) if isinstance(entry, Vector) else None
         self.out = nn.Linear(width, width)
 
     def forward(
@@ -89,6 +89,21 @@ class Embedding(nn.Module):
         if self.told is not None:
             hidden = hidden + self.told(told)
         return F.silu(self.out(F.silu(hidden)))
+
+
+class Hears(nn.Module):
+    """What a vector says; zeros say nothing."""
+
+    def __init__(self, entry: Vector, width: int) -> None:
+        super().__init__()
+        self.waves = Waves(entry.waves, 0.5, 16.0) if entry.waves else None
+        each = self.waves.width if self.waves else 1
+        self.layer = heard(entry.width * each, width)
+
+    def forward(self, told: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch width"]:
+        if self.waves is not None:
+            told = (self.waves(told) - self.waves(torch.zeros_like(told))).flatten(1)
+        return self.layer(told)
 
 
 def heard(inputs: int, width: int) -> nn.Linear:

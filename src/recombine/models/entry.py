@@ -23,12 +23,17 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Vector:
-    """Told to the whole image at once: `width` numbers, in any shape, read row by row."""
+    """Told to the whole image at once: `width` numbers, in any shape, read row by row.
+
+    With `waves` each number also comes as so many sines and cosines, so that small differences
+    between places are heard.
+    """
 
     width: int
+    waves: int = 0
 
     def __post_init__(self) -> None:
-        check_counts(self)
+        check_counts(self, "waves")
 
     def __call__(
         self,

@@ -27,7 +27,13 @@ from recombine.models.entry import check_counts, check_image, check_shape
 
 @dataclass(frozen=True)
 class Cells:
-    """Told as a grid (batch, cells, cells), 1 where an object is; a cell hears its window."""
+    """Told as a grid (batch, cells, cells), 1 where an object is; a cell hears its window.
+
+    With `nearest` it hears the nearest told cell alone (of equally near ones the first, row by
+    row): where training told of one object, no cell ever hears what it has not learned.
+    """
+
+    nearest: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,12 +42,14 @@ class Places:
 
     A cell hears the sum over the entries inside its window, each seen from the cell's centre: the
     order means nothing, and no slot of the list stays untrained when training lists are short.
+    With `nearest` it hears the nearest of them alone.
     """
 
     most: int = 12
+    nearest: bool = False
 
     def __post_init__(self) -> None:
-        check_counts(self)
+        check_counts(self, "nearest")
 
 
 LocalEntry: TypeAlias = Cells | Places | None
@@ -178,6 +186,8 @@ class CellsHearing(nn.Module):
         super().__init__()
         self.of = of
         self.embed = heard((2 * of.window + 1) ** 2, of.embedding)
+        self.register_buffer("nearness", nearness(of.window), persistent=False)
+        self.nearness: Tensor
 
     def forward(
         self,
@@ -186,12 +196,30 @@ class CellsHearing(nn.Module):
     ) -> Float[Tensor, "batch row column embedding"]:
         expected = (len(x), self.of.cells, self.of.cells)
         check_shape(condition.shape == expected, self.of.entry, expected, condition)
-        return self.embed(windows(condition.to(x.dtype), self.of.window))
+        told = windows(condition.to(x.dtype), self.of.window)
+        if isinstance(self.of.entry, Cells) and self.of.entry.nearest:
+            near = told * self.nearness.to(told.dtype)
+            told = told * (near == near.amax(dim=-1, keepdim=True))
+        return self.embed(told)
 
     def at(self, condition: Tensor, x: Tensor, row: int, column: int) -> Tensor:
         """Return what one cell hears."""
         side, wide = 2 * self.of.window + 1, F.pad(condition.to(x.dtype), [self.of.window] * 4)
-        return self.embed(wide[:, row : row + side, column : column + side].flatten(1))
+        told = wide[:, row : row + side, column : column + side].flatten(1)
+        if isinstance(self.of.entry, Cells) and self.of.entry.nearest:
+            order = nearness(self.of.window).argsort(descending=True).tolist()
+            for bits in told:
+                first = next((cell for cell in order if bits[cell]), None)
+                bits[[cell for cell in order if cell != first]] = 0
+        return self.embed(told)
+
+
+def nearness(reach: int) -> Float[Tensor, " cell"]:
+    """Return a number for each cell of a window, larger for nearer ones, no two alike."""
+    away = torch.arange(-reach, reach + 1).square()
+    distance = (away[:, None] + away).flatten()
+    rank = distance.argsort(stable=True).argsort()
+    return (len(rank) - rank).float()
 
 
 class PlacesHearing(nn.Module):
@@ -200,6 +228,7 @@ class PlacesHearing(nn.Module):
     def __init__(self, of: Local) -> None:
         super().__init__()
         self.of = of
+        self.nearest = isinstance(of.entry, Places) and of.entry.nearest
         self.waves = Waves(6, 1 / (4 * of.window + 2), 1.0)  # in cells: the window is half a cycle
         self.inner = nn.Linear(2 * self.waves.width, of.embedding)
         self.outer = nn.Linear(of.embedding, of.embedding, bias=False)
@@ -219,7 +248,12 @@ class PlacesHearing(nn.Module):
         centre = torch.stack(torch.meshgrid(cell, cell, indexing="xy"), dim=-1)[:, :, None]
         held = place.floor().clamp(0, self.of.cells - 1)[:, None, None]
         kept = ((held - centre).abs() <= self.of.window).all(dim=-1) & present[:, None, None]
-        each = self.each(place[:, None, None] - centre - 0.5)
+        offset = place[:, None, None] - centre - 0.5
+        if self.nearest:
+            away = offset.square().sum(dim=-1).masked_fill(~kept, torch.inf)
+            first = torch.zeros_like(kept).scatter(-1, away.argmin(dim=-1, keepdim=True), True)
+            kept = kept & first
+        each = self.each(offset)
         return self.outer((each * kept[..., None]).sum(dim=-2))
 
     def each(self, offset: Float[Tensor, "*place 2"]) -> Float[Tensor, "*place embedding"]:
@@ -234,7 +268,10 @@ class PlacesHearing(nn.Module):
             held = told.floor().clamp(0, self.of.cells - 1)
             offset = told - torch.tensor([column, row]).to(told)
             near = ((held - torch.tensor([column, row]).to(told)).abs() <= reach).all(dim=1)
-            heard.append(self.outer(self.each(offset[near] - 0.5).sum(dim=0)))
+            offset = offset[near] - 0.5
+            if self.nearest and len(offset):
+                offset = offset[offset.norm(dim=1).argmin()][None]
+            heard.append(self.outer(self.each(offset).sum(dim=0)))
         return torch.stack(heard)
 
 

@@ -16,6 +16,7 @@ from recombine.denoiser import (
     per_image,
     unit_noise,
 )
+from recombine.objectives.balance import Windows
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,14 @@ class Diffusion:
 
     log sigma is normal (P_mean and P_std of Karras et al. 2022). sigma_data is the standard
     deviation of the images: with it a network that knows only mean and variance has the loss 1.
+    `weigh` says how much each pixel counts.
     """
 
     log_sigma_mean: float = -0.8
     log_sigma_std: float = 1.6
     sigma_data: float = 0.5
     dropout: Dropout | None = None
+    weigh: Windows | None = None
 
     def __post_init__(self) -> None:
         if not self.log_sigma_std >= 0:
@@ -78,8 +81,10 @@ class Diffusion:
         told = condition if self.dropout is None else self.dropout(condition, generator)
         sigma = self.levels(image, generator)
         _, denoised = _guess(denoiser, image, sigma, told, generator)
-        error = (denoised - image).square().flatten(1).mean(dim=1)
-        return (self.weight(sigma) * error).mean()
+        error = (denoised - image).square()
+        if self.weigh is not None:
+            error = error * self.weigh(condition, image)
+        return (self.weight(sigma) * error.flatten(1).mean(dim=1)).mean()
 
     def levels(
         self, image: Float[Tensor, " batch *image"], generator: torch.Generator

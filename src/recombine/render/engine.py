@@ -40,12 +40,10 @@ def see(
 
 def visible(stage: Stage, size: int, objects: int) -> Int[Tensor, "batch object"]:
     """Return how many pixels each object shows."""
-    owner, _ = see(stage, size)
-    place = torch.arange(len(stage), device=owner.device)[:, None] * (objects + 1)
-    counts = torch.bincount(
-        (owner.flatten(1) + 1 + place).flatten(), minlength=len(stage) * (objects + 1)
-    )
-    return counts.reshape(len(stage), objects + 1)[:, 1:]
+    owner = see(stage, size)[0].flatten(1)
+    # A histogram would be one pass, but on a GPU its adders queue up at the empty background.
+    shown = [(owner == index).sum(dim=1) for index in range(objects)]
+    return torch.stack(shown, dim=1) if shown else owner.new_zeros(len(stage), 0)
 
 
 def _parts(stage: Stage, at_once: int) -> tuple[list[Stage], Int[Tensor, " batch"]]:

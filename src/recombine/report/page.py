@@ -33,13 +33,23 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Group:
+    """Pictures that belong together under a title, with a note."""
+
+    title: str
+    note: str
+    pictures: tuple[Picture, ...]
+
+
+@dataclass(frozen=True)
 class Section:
-    """A part of the page: text, the command that made it, pictures, a table."""
+    """A part of the page: text, the command that made it, pictures, groups of them, a table."""
 
     title: str
     caption: str = ""
     command: str = ""
     pictures: tuple[Picture, ...] = ()
+    groups: tuple[Group, ...] = ()
     table: Table | None = None
 
 

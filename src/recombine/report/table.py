@@ -1,12 +1,14 @@
 """Tables of Markdown made from records, and pasted into pages between markers.
 
 A page says `<!-- table:NAME -->` and `<!-- /table -->`; what stands between them is replaced.
-NAME is `findings` (every question, one row each) or `measurements:RECORD` (one record, whole).
+NAME is `findings` (every question, one row each), `papers` (what a paper reports, beside ours) or
+`measurements:RECORD` (one record, whole).
 """
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from statistics import fmean
 
@@ -15,6 +17,7 @@ from recombine.report.record import Record
 
 _MARKER = re.compile(r"^<!-- (?:table:(?P<name>\S+)|(?P<end>/table)) -->$")
 _FINDINGS = ("question", "command", "time", "number", "figure")
+PAPERS = ("question", "measurement", "paper", "grade", "ours", "verdict")
 _MEASUREMENTS = ("measurement", "value", "95 % interval", "n", "paper", "grade", "verdict")
 
 
@@ -49,6 +52,69 @@ def over_seeds(runs: Sequence[Measurement]) -> str:
     return f"{mean} over {len(runs)} seeds (first seed: {quoted(runs[0])})"
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """A measurement that a paper reports too, as the runs of one question have it."""
+
+    question: str
+    measurement: str
+    seeds: tuple[int, ...]
+    ours: tuple[Measurement, ...]
+
+    @property
+    def row(self) -> list[str]:
+        """What a table says of it, in the order of PAPERS."""
+        first = self.ours[0]
+        paper = "" if first.paper is None else number(first.paper)
+        words = [self.question, self.measurement, paper, first.grade or ""]
+        return [*words, side_by_side(self.ours), self._verdict]
+
+    @property
+    def printed(self) -> dict[str, object]:
+        """What the command line prints of it."""
+        ours = [
+            {"seed": seed, **run.printed, "verdict": run.verdict}
+            for seed, run in zip(self.seeds, self.ours, strict=True)
+        ]
+        named = {"question": self.question, "measurement": self.measurement}
+        return {**named, "paper": self.ours[0].paper, "grade": self.ours[0].grade, "ours": ours}
+
+    @property
+    def _verdict(self) -> str:
+        """Each verdict once, with its seeds where they disagree."""
+        seeds: dict[str, list[str]] = {}
+        for seed, run in zip(self.seeds, self.ours, strict=True):
+            seeds.setdefault(run.verdict or "no verdict", []).append(str(seed))
+        if len(seeds) == 1:
+            return self.ours[0].verdict or ""
+        return "; ".join(f"{words} (seed {', '.join(of)})" for words, of in seeds.items())
+
+
+def side_by_side(runs: Sequence[Measurement]) -> str:
+    """Write one measurement of several seeds; whole numbers are listed, as 7.5 is not a count."""
+    if len(runs) == 1 or not all(isinstance(run.value, int) for run in runs):
+        return over_seeds(runs)
+    values = [f"{number(run.value)}{_interval(run.low, run.high)}" for run in runs]
+    samples = dict.fromkeys(f"{run.n:,}" for run in runs)
+    return f"{', '.join(values)}, n = {' and '.join(samples)}"
+
+
+def comparisons(records: Iterable[Record]) -> list[Comparison]:
+    """Return every measurement that a paper reports too, question by question."""
+    found = []
+    for runs in _by_question(records):
+        names = dict.fromkeys(name for run in runs for name in run.measurements)
+        for name in names:
+            mine = [
+                (run.seed, measured)
+                for run in runs
+                if (measured := run.measurements.get(name)) and measured.paper is not None
+            ]
+            if mine:
+                found.append(Comparison(runs[0].question, name, *zip(*mine, strict=True)))
+    return found
+
+
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table; a bar or a line break inside a cell does not end it."""
     lines = [head, ["---"] * len(head), *rows]
@@ -57,11 +123,12 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def findings(records: Sequence[Record], beside: PurePath) -> str:
     """Return one row per question; the runs of a question differ in their seed only."""
-    questions: dict[str, list[Record]] = {}
-    for record in records:
-        questions.setdefault(record.question, []).append(record)
-    groups = (sorted(runs, key=lambda run: run.seed) for runs in questions.values())
-    return markdown(_FINDINGS, [_finding(runs, beside) for runs in groups])
+    return markdown(_FINDINGS, [_finding(runs, beside) for runs in _by_question(records)])
+
+
+def papers(records: Iterable[Record]) -> str:
+    """Return what papers report beside what we measure."""
+    return markdown(PAPERS, [each.row for each in comparisons(records)])
 
 
 def measurements(record: Record) -> str:
@@ -94,10 +161,19 @@ def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
     kind, _, subject = name.partition(":")
     if name == "findings":
         return findings(list(records.values()), beside)
+    if name == "papers":
+        return papers(records.values())
     if kind == "measurements" and subject in records:
         return measurements(records[subject])
-    known = ", ".join(["findings", *(f"measurements:{each}" for each in records)])
+    known = ", ".join(["findings", "papers", *(f"measurements:{each}" for each in records)])
     raise ValueError(f"table {name!r} is not known; expected one of {known}")
+
+
+def _by_question(records: Iterable[Record]) -> list[list[Record]]:
+    questions: dict[str, list[Record]] = {}
+    for record in records:
+        questions.setdefault(record.question, []).append(record)
+    return [sorted(runs, key=lambda run: run.seed) for runs in questions.values()]
 
 
 def _finding(runs: Sequence[Record], beside: PurePath) -> list[str]:

@@ -4,10 +4,11 @@ All noise is a hash of a sample's own seed: a sample does not depend on which ot
 with, nor on the device.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -141,6 +142,15 @@ def _slope(denoiser: Denoiser, x: Tensor, level: float, condition: Tensor) -> tu
     return denoised, noise(denoised, x, sigma)
 
 
+Drawn: TypeAlias = Callable[[float, int], None]
+"""Told after each step how many images' worth of steps are taken, and of how many images."""
+
+
+def unwatched(drawn: float, total: int) -> None:
+    """Look away."""
+    del drawn, total
+
+
 @dataclass(frozen=True)
 class DenoisingGenerator:
     """Images of one shape by descent: makes a Generator of a Denoiser.
@@ -152,6 +162,7 @@ class DenoisingGenerator:
     shape: tuple[int, ...]
     sampler: Sampler = HEUN
     batch: int = 256
+    watch: Drawn = unwatched
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -171,13 +182,17 @@ class DenoisingGenerator:
         """Draw the image of each seed, in the dtype of the condition where that is a float."""
         if len(seeds) != len(condition):
             raise ValueError(f"{len(condition)} conditions need as many seeds; got {len(seeds)}")
-        pairs = zip(condition.split(self.batch), seeds.split(self.batch), strict=True)
-        return torch.cat([self._drawn(*pair) for pair in pairs])
+        starts = range(0, max(len(seeds), 1), self.batch)
+        return torch.cat([self._drawn(condition, seeds, start) for start in starts])
 
-    def _drawn(self, condition: Tensor, seeds: Tensor) -> Tensor:
+    def _drawn(self, conditions: Tensor, all_seeds: Tensor, first: int) -> Tensor:
+        """Draw the batch that starts at this row."""
+        condition, seeds = (each[first : first + self.batch] for each in (conditions, all_seeds))
         dtype = condition.dtype if condition.is_floating_point() else torch.float32
         start = seeded_noise(seeds, self.shape, dtype=dtype)
         last = start
         for moment in trajectory(self.denoiser, start, condition, self.sampler, seeds=seeds):
             last = moment.x
+            share = moment.step / self.sampler.steps
+            self.watch(first + share * len(seeds), len(all_seeds))
         return last

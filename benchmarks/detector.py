@@ -1,0 +1,85 @@
+"""How well the shipped reader sees Blender's CLEVR: images it was never trained on.
+
+    python benchmarks/detector.py       # prints the numbers, writes results/detector_blender.json
+
+The images are those of tests/data/clevr_reference, 128 pixels, 1 to 10 objects: 50 with the camera
+and lamps at their places, 40 jittered. Target: exact count >= 0.90.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from recombine import zoo
+from recombine.experiments.detector import truth_of
+from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors
+from recombine.measurement import Measurement
+from recombine.reader import Found, Reader
+from recombine.report.origin import device_name
+from recombine.report.record import Record
+from recombine.report.table import quoted
+from recombine.worlds.clevr import Clevr
+from recombine.worlds.scene_file import read
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "tests/data/clevr_reference"
+SPLITS = ("fixed", "jittered")
+
+
+def reference(split: str) -> tuple[Tensor, Truth]:
+    """Return Blender's images and the objects in them."""
+    data = json.loads((FOLDER / f"{split}_scenes.json").read_text())
+    scenes, names = read(data, Clevr(size=128))
+    images = torch.stack([_pixels(FOLDER / "images" / name) for name in names])
+    return images.permute(0, 3, 1, 2) / 255, truth_of(scenes)
+
+
+def measured(reader: Reader) -> dict[str, Measurement]:
+    """Return the reader's errors on each split and on all images."""
+    found: list[Found] = []
+    truth: list[Truth] = []
+    errors: dict[str, Measurement] = {}
+    for split in SPLITS:
+        images, there = reference(split)
+        found.append(reader(images))
+        truth.append(there)
+        errors |= reading_errors(found[-1], there, Clevr.factors, f"@{split}")
+    return reading_errors(joined_found(found), joined_truth(truth), Clevr.factors) | errors
+
+
+def main() -> None:
+    """Print the rates and keep the record."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "results"
+    started = time.perf_counter()
+    reader = zoo.detector()
+    errors = measured(reader)
+    for name, each in errors.items():
+        print(f"{name:28} {quoted(each)}")
+    folder.mkdir(exist_ok=True)
+    Record(
+        question="What does our reader get wrong in Blender's images?",
+        command="python benchmarks/detector.py",
+        experiment=f"zoo:{zoo.DETECTOR} (threshold {reader.threshold}) on the images of "
+        "tests/data/clevr_reference",
+        seed=0,
+        device=device_name("cpu"),
+        seconds=time.perf_counter() - started,
+        measurements=errors,
+        headline=("exact_count", "precision", "recall"),
+    ).save(folder / "detector_blender.json")
+    print(f"wrote detector_blender.json to {folder.name}")
+
+
+def _pixels(path: Path) -> Tensor:
+    with Image.open(path) as image:
+        return torch.from_numpy(np.array(image))
+
+
+if __name__ == "__main__":
+    main()

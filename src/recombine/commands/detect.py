@@ -1,0 +1,183 @@
+"""`recombine detect`: what our reader sees in CLEVR-like images."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import tyro
+from jaxtyping import Float
+from PIL import Image, ImageDraw, UnidentifiedImageError
+from torch import Tensor
+
+from recombine import zoo
+from recombine.commands import choice
+from recombine.commands.console import image_progress, print_json, say
+from recombine.commands.parse import UNSET
+from recombine.reader import Found, Reader
+from recombine.report.files import new_folder, refuse_occupied
+from recombine.report.picture import write_png
+from recombine.worlds.clevr import Clevr
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff")
+MARKED = 480
+"""Smaller images are enlarged to about this side before they are marked."""
+_COLUMNS = ("x", "y", "shape", "colour", "size", "material", "confidence")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Find the objects in CLEVR-like images of any size: place, shape, colour, size, material.
+
+    Places are centres from 0 to 1, x right and y down; the surest object comes first.
+
+    Example: recombine detect pictures/clevr_000000.png --json
+    """
+
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES")]
+    """Images, or folders of images."""
+    threshold: Annotated[float | None, UNSET] = None
+    """Leave out objects less sure than this, from 0 to 1 (default: the reader's own)."""
+    out: Annotated[Path | None, UNSET] = None
+    """New folder for the images with every found centre marked."""
+    device: Annotated[str | None, UNSET] = None
+    """Where to read: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
+    json: bool = False
+    """Print one JSON object and nothing else on standard output."""
+
+
+def run(options: Options) -> None:
+    """Read every image and print what is in it."""
+    paths = chosen_images(options.images)
+    device = choice.chosen_device(options.device)
+    if options.out is not None:
+        refuse_occupied(options.out)
+        refuse_twins(paths)
+    reader: Reader = chosen_reader(options.threshold)
+    read: list[dict[str, Any]] = []
+    with marking(options.out) as mark, image_progress("reading", len(paths)) as advance:
+        for path in paths:
+            picture = opened(path)
+            objects = described(reader(pixels(picture).to(device)))[0]
+            mark(picture, objects, path)
+            read.append({"image": str(path), "objects": objects})
+            advance(1)
+    if options.json:
+        print_json({"subject": f"zoo:{zoo.DETECTOR}", "measurements": {}, "images": read})
+    else:
+        print("\n\n".join(table(each["image"], each["objects"]) for each in read))
+    if options.out is not None:
+        say(f"the marked images are in {options.out}")
+
+
+def chosen_reader(threshold: float | None) -> Reader:
+    """Return the shipped reader, with the user's threshold if there is one."""
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ValueError(f"--threshold lies in [0, 1]; got {threshold}")
+    reader = zoo.detector()
+    return reader if threshold is None else replace(reader, threshold=threshold)
+
+
+def chosen_images(given: Sequence[Path]) -> list[Path]:
+    """Return the files that are meant; a folder stands for the images in it."""
+    if not given:
+        raise ValueError("name an image or a folder of images to read")
+    found: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            inside = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES)
+            if not inside:
+                raise ValueError(f"{path} holds no images; expected {', '.join(SUFFIXES)} files")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise ValueError(f"{path} is not there; expected an image or a folder of images")
+    return found
+
+
+def refuse_twins(paths: Sequence[Path]) -> None:
+    """Refuse images that would be written over each other."""
+    seen: dict[str, Path] = {}
+    for path in paths:
+        other = seen.setdefault(path.stem.casefold(), path)
+        if other is not path:
+            raise ValueError(f"{other} and {path} would both be written as {path.stem}.png")
+
+
+def opened(path: Path) -> Image.Image:
+    """Read an image in RGB, or say in one line why that cannot be."""
+    try:
+        with Image.open(path) as file:
+            return file.convert("RGB")
+    except UnidentifiedImageError as error:
+        raise ValueError(f"{path} is not an image; expected PNG, JPEG or the like") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path} is not a whole image: {error}") from error
+
+
+def pixels(picture: Image.Image) -> Float[Tensor, "1 3 height width"]:
+    """Return a picture as an image in [0, 1]."""
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)[None] / 255
+
+
+def described(found: Found) -> list[list[dict[str, Any]]]:
+    """Return the objects of each image, in words."""
+    numbers = zip(
+        found.place.tolist(), found.concepts.tolist(), found.confidence.tolist(), strict=True
+    )
+    return [
+        [_object(*each) for each in list(zip(*row, strict=True))[:count]]
+        for row, count in zip(numbers, found.count.tolist(), strict=True)
+    ]
+
+
+def _object(place: list[float], concepts: list[int], confidence: float) -> dict[str, Any]:
+    factors = zip(Clevr.factors, concepts, strict=True)
+    named = {factor.name: factor.concepts[concept] for factor, concept in factors}
+    known = {"x": round(place[0], 4), "y": round(place[1], 4), **named}
+    return {name: ({**known, "confidence": round(confidence, 4)})[name] for name in _COLUMNS}
+
+
+def table(name: str, objects: Sequence[dict[str, Any]]) -> str:
+    """Return the objects of an image as lines of text."""
+    count = f"{len(objects)} object{'' if len(objects) == 1 else 's'}"
+    rows = [_COLUMNS, *(_row(each) for each in objects)] if objects else []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([f"{name}: {count}", *(f"  {line}" for line in lines)])
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{v:.3f}" if isinstance(v, float) else str(v) for v in one.values())
+
+
+Mark = Callable[[Image.Image, Sequence[dict[str, Any]], Path], None]
+
+
+@contextmanager
+def marking(folder: Path | None) -> Iterator[Mark]:
+    """Yield what writes a marked picture into a new folder, or does nothing without one."""
+    if folder is None:
+        yield lambda picture, objects, path: None
+        return
+    with new_folder(folder) as partial:
+        yield lambda picture, objects, path: write_png(
+            marked(picture, objects), partial / f"{path.stem}.png"
+        )
+
+
+def marked(picture: Image.Image, objects: Sequence[dict[str, Any]]) -> Image.Image:
+    """Return a picture, enlarged if it is small, with a dot at every centre."""
+    factor = max(1, round(MARKED / max(picture.size)))
+    picture = picture.resize((factor * picture.width, factor * picture.height))
+    draw = ImageDraw.Draw(picture)
+    radius = max(picture.size) / 100
+    for each in objects:
+        x, y = each["x"] * picture.width, each["y"] * picture.height
+        box = (x - radius, y - radius, x + radius, y + radius)
+        draw.ellipse(box, fill="magenta", outline="white")
+    return picture

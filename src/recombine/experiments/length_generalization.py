@@ -1,0 +1,212 @@
+"""Told where nine objects are after seeing at most three, what does a model draw?
+
+Bradley 2025 (arXiv 2509.16447): Exp. 1 (`grid_all`), 2 (`grid_one`), 3 (`list_all`), and the
+repairs by a local network, 2L (`grid_one_local`) and 3L (`list_all_local`). The first three share
+one network and one way for the condition to enter, a vector for the whole image; what differs is
+what is told, and in which form. Names that end in _1 or _5 are trained on 1 or 1-5 objects
+instead of 1-3.
+
+    recombine run length_generalization:grid_all --seeds 0-1     # two minutes a seed on one H200
+    recombine measure zoo:grid_all --what length                 # the shipped weights
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from recombine import zoo
+from recombine.condition import (
+    Conditioner,
+    EncodesPlaces,
+    Grid,
+    List,
+    everything_in_random_order,
+    one_at_random,
+)
+from recombine.experiment import Budget, Experiment, Findings, Trained
+from recombine.measure.length import Expectation, Request, Rule, length
+from recombine.models.entry import Channels, Vector
+from recombine.models.local import STUDY_LOCAL, Cells, Places
+from recombine.models.unet import STUDY_UNET
+from recombine.objectives.balance import Windows
+from recombine.objectives.diffusion import Diffusion
+from recombine.sample.heun import Sampler
+from recombine.scene import Scenes, compositions
+from recombine.train import cosine
+from recombine.worlds.clevr import Clevr, places
+
+ASKED = 10_007
+"""The seed of the scenes that are asked for; no training has it."""
+CELLS = 16
+
+
+@dataclass(frozen=True)
+class Length:
+    """Ask for so many `samples` of each number of `objects`, and count what is drawn.
+
+    Every model is asked for the same scenes: those with no two centres in one cell of the grid,
+    which could only tell of one of them.
+    """
+
+    expected: Expectation = Expectation()
+    objects: tuple[int, ...] = tuple(range(13))
+    samples: int = 256
+
+    what: ClassVar[str] = "length"
+
+    def __post_init__(self) -> None:
+        if not self.objects or min(self.objects) < 0 or self.samples < 2:
+            raise ValueError(f"length is asked for objects and 2 samples or more; got {self}")
+
+    def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
+        """Draw, find, and compare with what was told."""
+        world, conditioner = trained.experiment.world, trained.experiment.conditioner
+        assert isinstance(world, Clevr)
+        assert isinstance(conditioner.encode, EncodesPlaces)
+        most, told_one = world.objects[1], conditioner.tell is one_at_random
+        rule = Rule(most, 1 if told_one else most, strict=not told_one, expected=self.expected)
+        requests = {
+            count: requested(world, conditioner.encode, count, self.samples, generator)
+            for count in self.objects
+        }
+        return Findings(*length(requests, trained.images, zoo.detector(), rule, generator))
+
+    def tiny(self) -> "Length":
+        """Return the same question with few samples of few objects."""
+        return replace(self, objects=(1, 2), samples=2)
+
+
+def requested(
+    world: Clevr, encode: EncodesPlaces, count: int, samples: int, generator: torch.Generator
+) -> Request:
+    """Return what to ask for, and what the true scenes look like."""
+    scenes = told_apart(replace(world, objects=(count, count)), samples, generator.device)
+    scenes = everything_in_random_order(scenes, generator)
+    place, present = places(scenes)[0], scenes.present
+    return Request(*encode.told(place, present), encode.at(place, present), world.image(scenes))
+
+
+def told_apart(world: Clevr, samples: int, device: torch.device) -> Scenes:
+    """Return the first scenes in which the centres of all objects lie in cells of their own."""
+    more = samples + samples // 2
+    scenes = world.scenes(torch.arange(more, device=device), ASKED)
+    _, told = Grid(CELLS).told(places(scenes)[0], scenes.present)
+    kept = (told == scenes.present).all(dim=1)
+    if int(kept.sum()) < samples:
+        raise ValueError(f"only {int(kept.sum())} of {more} scenes of {world} are told apart")
+    return scenes[kept][:samples]
+
+
+# Of one size, so that nothing about an object depends on its neighbours: told places alone, a model
+# would pick sizes at random, and from about six objects on large ones would hide told ones.
+SMALL = tuple(which for which in compositions(Clevr.factors) if which[-1] == "small")
+
+
+def world(least: int, most: int) -> Clevr:
+    """Return scenes with so many small objects."""
+    return Clevr(size=64, objects=(least, most), among=SMALL)
+
+
+# The pixels of these images spread by 0.15: objects are few and the floor is grey. With the usual
+# 0.5 high noise, where places are decided, would count next to nothing.
+OBJECTIVE = Diffusion(sigma_data=0.15)
+
+grid_all = Experiment(
+    question="Told every cell that has an object, does a U-Net draw more than it has seen?",
+    world=world(1, 3),
+    network=STUDY_UNET,
+    budget=Budget(
+        steps=12_000,
+        batch=256,
+        learning_rate=1e-3,
+        warm_up=300,
+        decay=cosine,
+        ema=0.999,
+        milestones=(1_200, 4_800),
+    ),
+    asks=(Length(Expectation(paper=7, grade="paper", least=7)),),
+    headline=("success_inside", "k_max"),
+    conditioner=Conditioner(everything_in_random_order, Grid(CELLS)),
+    objective=OBJECTIVE,
+    sampler=Sampler(steps=18),
+    seeds=(0, 1, 2),
+)
+
+grid_one = replace(
+    grid_all,
+    question="Told one cell at random, does it draw an object in each of several told cells?",
+    conditioner=Conditioner(one_at_random, Grid(CELLS)),
+    asks=(Length(Expectation(paper=2, grade="second-hand", most=3)),),
+)
+
+list_all = replace(
+    grid_all,
+    question="Told every object in a list of places, does it draw more than it has seen?",
+    network=replace(STUDY_UNET, entry=Vector(3 * List().most, waves=8)),
+    conditioner=Conditioner(everything_in_random_order, List()),
+    asks=(Length(Expectation(paper=3, grade="second-hand", most=4)),),
+)
+
+grid_one_local = replace(
+    grid_one,
+    question="Told one cell at random, does a local network draw one in each of several?",
+    network=replace(STUDY_LOCAL, width=256, entry=Cells(nearest=True)),
+    objective=replace(OBJECTIVE, weigh=Windows(CELLS)),
+    asks=(Length(Expectation(paper=9, grade="second-hand", least=10, heard_at=12)),),
+)
+
+list_all_local = replace(
+    list_all,
+    question="Told every object in a list, does a local network draw more than it has seen?",
+    network=replace(STUDY_LOCAL, width=256, entry=Places(List().most, nearest=True)),
+    objective=grid_one_local.objective,
+    asks=(Length(Expectation(paper=9, grade="second-hand", least=9)),),
+)
+
+grid_one_global_window = replace(
+    grid_one_local,
+    question="Is it locality that repairs it? The same network with a window of 17 x 17 cells",
+    network=replace(STUDY_LOCAL, width=256, window=8),
+    objective=replace(OBJECTIVE, weigh=Windows(CELLS, window=8)),
+    asks=(Length(Expectation(most=3)),),
+)
+
+grid_one_channels = replace(
+    grid_one,
+    question="Told one cell, as a map beside the image: does convolution make it local?",
+    network=replace(STUDY_UNET, entry=Channels(1)),
+    asks=(Length(),),
+)
+
+grid_all_channels = replace(
+    grid_all,
+    question="Told every cell, as a map beside the image: how far does it go?",
+    network=grid_one_channels.network,
+    asks=(Length(),),
+)
+
+
+def trained_on(
+    experiment: Experiment, least: int, most: int, paper: int | None = None
+) -> Experiment:
+    """Return the experiment with other numbers of objects in training."""
+    seen = f"{most} object" if least == most else f"{least} to {most} objects"
+    return replace(
+        experiment,
+        question=f"{experiment.question} (trained on {seen})",
+        world=world(least, most),
+        asks=(Length(Expectation(paper, "second-hand" if paper else None)),),
+    )
+
+
+grid_all_1 = trained_on(grid_all, 1, 1)
+grid_one_1 = trained_on(grid_one, 1, 1, 1)
+list_all_1 = trained_on(list_all, 1, 1)
+grid_one_local_1 = trained_on(grid_one_local, 1, 1, 5)
+list_all_local_1 = trained_on(list_all_local, 1, 1)
+grid_all_5 = trained_on(grid_all, 1, 5)
+grid_one_5 = trained_on(grid_one, 1, 5, 3)
+list_all_5 = trained_on(list_all, 1, 5)
+grid_one_local_5 = trained_on(grid_one_local, 1, 5, 10)
+list_all_local_5 = trained_on(list_all_local, 1, 5)

@@ -1,0 +1,10 @@
+"""Words for those who mistype: what they may have meant."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """Return "; did you mean X?" when something like the word is known, else nothing."""
+    close = get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

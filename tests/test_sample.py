@@ -1,0 +1,282 @@
+"""Drawing at chosen places, and measuring shipped models with chosen settings."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image, ImageChops
+
+from recombine import __main__ as command_line
+from recombine import zoo
+from recombine.commands import sample
+from recombine.commands.console import drawing
+from recombine.experiment import Trained
+from recombine.measurement import Measurement, student_t
+from recombine.report.picture import dotted
+from small_zoo import SIZE, bright_pixels, painted, shipped, use
+
+Said = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    return shipped(out, out / "zoo")
+
+
+@pytest.fixture(autouse=True)
+def _small(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use(folder, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    def run(*words: str) -> tuple[int, str, str]:
+        code = command_line.main([*words, "--device", "cpu"])
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return run
+
+
+@pytest.fixture
+def obedient(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Models that draw every told place but one, and a reader that knows what they draw."""
+
+    def images(self: Trained, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return painted(condition, missing=1)
+
+    monkeypatch.setattr(Trained, "images", images)
+    monkeypatch.setattr(zoo, "names", lambda folder=None: ["detector", "grid_all"])
+    monkeypatch.setattr(zoo, "detector", lambda: bright_pixels)
+
+
+def opened(path: str) -> Image.Image:
+    with Image.open(path) as picture:
+        return picture.copy()
+
+
+# sample
+
+
+def test_a_sample_is_a_picture_of_the_models_size(said: Said):
+    code, out, err = said("sample", "zoo:grid_all", "--at", "0.2,0.4", "0.7,0.6", "--out", "x.png")
+    assert code == 0
+    assert out == ""
+    assert "x.png is written: 2 told, 1 drawn" in err
+    assert opened("x.png").size == (SIZE, SIZE)
+
+
+def test_several_samples_become_a_sheet_and_the_first_ones_stay(said: Said):
+    said("sample", "zoo:grid_all", "--at", "0.2,0.4", "--out", "one.png", "--seed", "5")
+    words = ["--at", "0.2,0.4", "--out", "five.png", "--seed", "5", "--count", "5"]
+    said("sample", "zoo:grid_all", *words)
+    one, five = opened("one.png"), opened("five.png")
+    assert five.size == (3 * (SIZE + 2) - 2, 2 * (SIZE + 2) - 2)
+    # The last digits of a sum depend on how many images are drawn together.
+    apart = ImageChops.difference(five.crop((0, 0, SIZE, SIZE)), one)
+    assert max(high for _, high in apart.getextrema()) <= 2
+    said("sample", "zoo:grid_all", "--at", "0.2,0.4", "--out", "other.png", "--seed", "6")
+    assert opened("other.png").tobytes() != one.tobytes()
+
+
+def test_what_is_told_and_how_many_steps_matter(said: Said):
+    pictures = set()
+    for number, words in enumerate([["0.2,0.4"], ["0.7,0.6"], ["0.2,0.4", "--steps", "3"]]):
+        said("sample", "zoo:grid_all", "--at", *words, "--out", f"{number}.png")
+        pictures.add(opened(f"{number}.png").tobytes())
+    assert len(pictures) == 3
+
+
+def test_dots_mark_hits_and_misses_at_the_told_places(said: Said, obedient: None):
+    places = ["0.25,0.125", "0.75,0.875"]
+    assert said("sample", "zoo:grid_all", "--at", *places, "--dots", "--out", "x.png")[0] == 0
+    picture = opened("x.png")
+    assert picture.size == (4 * SIZE, 4 * SIZE)
+    # The middle of the told cells; the first one was not drawn.
+    ring = picture.getpixel((round(4.5 / 16 * 256) + 2, round(2.5 / 16 * 256)))
+    dot = picture.getpixel((round(12.5 / 16 * 256), round(14.5 / 16 * 256)))
+    assert ring[0] > 200
+    assert ring[2] < 120
+    assert dot == (255, 255, 255)
+
+
+def test_what_was_drawn_is_counted_and_told_in_json(said: Said, obedient: None):
+    words = ["--at", "0.1,0.2", "0.5,0.5", "0.9,0.3", "--count", "2", "--out", "x.png", "--json"]
+    code, out, _ = said("sample", "zoo:grid_all", *words)
+    printed = json.loads(out)
+    assert code == 0
+    assert printed["subject"] == "zoo:grid_all"
+    assert printed["out"] == "x.png"
+    assert printed["measurements"]["count"] == {"value": 2.0, "low": 2.0, "high": 2.0, "n": 2}
+    assert printed["measurements"]["hit_rate"]["value"] == pytest.approx(2 / 3)
+    assert printed["told"] == [
+        {"x": 0.09375, "y": 0.21875},
+        {"x": 0.53125, "y": 0.53125},
+        {"x": 0.90625, "y": 0.28125},
+    ]
+    assert [each["image"] for each in printed["images"]] == ["x.png#0", "x.png#1"]
+    first = printed["images"][0]["objects"][0]
+    assert first["x"] == pytest.approx(0.90625, abs=1 / SIZE)
+    assert first["y"] == pytest.approx(0.28125, abs=1 / SIZE)
+    assert {"shape", "colour", "size", "material", "confidence"} <= first.keys()
+
+
+def test_one_sample_has_a_count_without_an_interval(said: Said, obedient: None):
+    _, out, err = said("sample", "zoo:grid_all", "--at", "0.1,0.2", "0.5,0.5", "--out", "x.png")
+    lines = out.splitlines()
+    assert lines[0] == "x.png: 1 object"
+    assert lines[-2:] == ["count 1, n = 1", "hit_rate 0.5, n = 1"]
+    assert "2 told, 1 drawn" in err
+
+
+def test_two_places_in_one_cell_are_told_as_one(said: Said, obedient: None):
+    words = ["--at", "0.20,0.4", "0.6,0.6", "0.21,0.41", "--out", "x.png", "--json"]
+    code, out, err = said("sample", "zoo:grid_all", *words)
+    assert code == 0
+    line = "0.20,0.4 and 0.21,0.41 lie in one cell: the model is told of one object there\n"
+    assert err == line
+    assert len(json.loads(out)["told"]) == 2
+
+
+def test_the_far_border_belongs_to_the_image(said: Said, obedient: None):
+    _, out, _ = said("sample", "zoo:grid_all", "--at", "1,1", "0,0", "--out", "x.png", "--json")
+    told = json.loads(out)["told"]
+    assert told == [{"x": 31 / 32, "y": 31 / 32}, {"x": 1 / 32, "y": 1 / 32}]
+
+
+def test_a_list_is_told_places_as_they_are_and_no_more_than_it_holds(said: Said):
+    thirteen = [f"0.{number:02},0.5" for number in range(1, 14)]
+    code, _, err = said("sample", "zoo:list_all", "--at", *thirteen, "--out", "x.png")
+    assert code == 2
+    assert err == "recombine: a list of length 12 cannot hold 13 objects\n"
+    assert not Path("x.png").exists()
+    assert said("sample", "zoo:list_all", "--at", *thirteen[:12], "--out", "x.png")[0] == 0
+
+
+def test_a_model_may_be_told_of_nothing(said: Said, obedient: None):
+    code, out, _ = said("sample", "zoo:grid_all", "--out", "x.png", "--json")
+    assert code == 0
+    assert json.loads(out)["measurements"].keys() == {"count"}
+
+
+def test_own_runs_are_drawn_with_too(said: Said, folder: Path):
+    run = folder.parent / "length_generalization" / "grid_all" / "seed0"
+    named = ["length_generalization:grid_all", "--runs", str(folder.parent)]
+    for words in (named, [str(run)], [str(run / "checkpoint-4.safetensors")]):
+        assert said("sample", *words, "--at", "0.5,0.5", "--out", "x.png")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--at", "0.2,1.4"], "0.2,1.4 lies outside the image; x and y are from 0 to 1"),
+        (["--at", "1.01,0"], "1.01,0 lies outside the image; x and y are from 0 to 1"),
+        (["--at", "0.2"], "a place is X,Y such as 0.2,0.4; got '0.2'"),
+        (["--at", "0.2,0.4,0.6"], "a place is X,Y such as 0.2,0.4; got '0.2,0.4,0.6'"),
+        (["--at", "a,b"], "a place is X,Y such as 0.2,0.4; got 'a,b'"),
+        (["--at", "nan,0.5"], "a place is X,Y such as 0.2,0.4; got 'nan,0.5'"),
+        (["--count", "0"], "--count is from 1 to 1024; got 0"),
+        (["--steps", "0"], "a sampler takes at least 1 step; got 0"),
+        (["--out", "x.gif"], "--out is a .png file; got x.gif"),
+        (["--out", "no/x.png"], "no is no folder; expected one to write --out into"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(words: list[str], complaint: str, said: Said):
+    code, out, err = said("sample", "zoo:grid_all", *words)
+    assert (code, out, err) == (2, "", f"recombine: {complaint}\n")
+    assert not list(Path.cwd().iterdir())
+
+
+def test_a_place_left_of_the_image_is_named(said: Said):
+    code, _, err = said("sample", "zoo:grid_all", "--at=-0.2,0.4")
+    assert code == 2
+    assert "-0.2,0.4 lies outside the image" in err
+
+
+@pytest.mark.parametrize(
+    ("subject", "complaint"),
+    [
+        ("zoo:circles", "zoo:circles is not told places but Values; there is no --at"),
+        ("zoo:grid_al", "; did you mean grid_all?"),
+        ("no/where", "no/where is not there; expected zoo:NAME, an experiment, a run's folder"),
+    ],
+)
+def test_a_model_that_cannot_be_told_places_is_named(subject: str, complaint: str, said: Said):
+    code, _, err = said("sample", subject, "--at", "0.5,0.5")
+    assert code == 2
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_a_mean_of_one_has_no_spread():
+    assert sample.averaged([3]) == Measurement(3, None, None, n=1)
+    two = sample.averaged([0, 1], most=1)
+    assert (two.value, two.low, two.high, two.n) == (0.5, 0, 1, 2)
+    low, high = student_t([4, 5])
+    assert sample.averaged([4, 5]) == Measurement(4.5, max(low, 0), high, n=2)
+
+
+def test_dots_are_drawn_where_they_are_told():
+    black = Image.new("RGB", (50, 30))
+    picture = dotted(black, [(0.2, 0.5)], [True], scale=2)
+    assert picture.size == (100, 60)
+    assert picture.getpixel((20, 30)) == (255, 255, 255)
+    assert picture.getpixel((50, 12)) == (0, 0, 0)
+
+
+# measure
+
+
+def test_a_shipped_model_is_measured_with_chosen_settings(said: Said):
+    words = ["--what", "length", "--samples", "2", "--objects", "1-3", "--steps", "1", "--json"]
+    code, out, err = said("measure", "zoo:grid_all", *words)
+    printed = json.loads(out)
+    assert (code, err) == (0, "")
+    assert printed["subject"] == "zoo:grid_all"
+    assert {name: each["n"] for name, each in printed["measurements"].items()} == {
+        "count@1": 2,
+        "count@2": 2,
+        "count@3": 2,
+    }
+
+
+def test_without_settings_every_question_is_asked_as_declared(said: Said):
+    printed = json.loads(said("measure", "zoo:grid_all", "--json")[1])["measurements"]
+    assert {name: each["n"] for name, each in printed.items()} == {
+        "count@1": 3,
+        "count@2": 3,
+        "steps": 1,
+    }
+    assert printed["steps"]["value"] == 2
+    seven = json.loads(said("measure", "zoo:grid_all", "--steps", "7", "--json")[1])["measurements"]
+    assert seven["steps"]["value"] == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["zoo:grid_all", "--what", "lenght"], "question 'lenght' is not one of length; did you"),
+        (["zoo:list_all", "--what", "length"], "question 'length' is not asked: no question has"),
+        (["zoo:list_all", "--samples", "3"], "these questions have no samples to set; got 3"),
+        (["zoo:list_all", "--objects", "3"], "these questions have no objects to set; got (3,)"),
+        (["zoo:grid_all", "--samples", "0"], "--samples is at least 1; got 0"),
+        (["zoo:grid_all", "--objects", "3-1"], "objects are a count or a range"),
+        (["zoo:nothing"], "zoo:nothing is not one of circles, grid_all,"),
+    ],
+)
+def test_what_cannot_be_measured_is_named(words: list[str], complaint: str, said: Said):
+    code, out, err = said("measure", *words)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_the_bar_is_told_of_every_step(said: Said, monkeypatch: pytest.MonkeyPatch):
+    with drawing("images") as watch:
+        watch(2.0, 4)
+        watch(4.0, 4)
+        watch(1.0, 8)
