@@ -163,21 +163,37 @@ def test_no_object_is_reported_apart(rng: torch.Generator):
 
 def test_the_places_of_one_image_are_not_taken_for_independent():
     told, hits = torch.tensor([4, 4, 0, 4]), torch.tensor([4, 0, 0, 2])
-    rate = Outcome(told, hits, hits).hit_rate
+    rate = Outcome(told, hits, hits, told, hits).hit_rate
     low, high = student_t([1.0, 0.0, 0.5])
     assert (low, high) == pytest.approx((-0.742, 1.742), abs=1e-3)
     assert rate == Measurement(0.5, 0.0, 1.0, n=3)
-    some = Outcome(told[:2].repeat(50), hits[:2].repeat(50), hits[:2].repeat(50)).hit_rate
+    told, hits = told[:2].repeat(50), hits[:2].repeat(50)
+    some = Outcome(told, hits, hits, told, hits).hit_rate
     assert (some.low, some.high) == pytest.approx(student_t([1.0, 0.0] * 50))
 
 
 def test_a_rate_over_images_has_its_exact_interval():
     told, hits = torch.tensor([2, 2, 2, 2]), torch.tensor([2, 2, 1, 2])
-    what = Outcome(told, hits, count=torch.tensor([2, 3, 2, 1]))
+    what = Outcome(told, hits, torch.tensor([2, 3, 2, 1]), told, hits)
     assert what.all_hit == Measurement.rate(3, 4)
     assert what.success(strict=True) == Measurement.rate(2, 4)
     assert what.mean_count == Measurement.mean([2, 3, 2, 1])
     assert what.extra == Measurement.mean([0, 1, 1, -1])
+
+
+def test_hits_are_counted_apart_where_another_told_place_is_near():
+    """Pixels 0 and 5 are nearer than two radii (6.1 pixels); 20 and 27 are not."""
+    place = (torch.tensor([[0, 5, 20, 27], [0, 5, 20, 27]])[..., None] + 0.5) / SIDE
+    place = torch.cat([place, torch.full_like(place, 0.5)], dim=-1)
+    present = torch.tensor([[True] * 4, [True, False, True, True]])
+    near = module.crowded(place, present, 2 * RADIUS)
+    assert near.tolist() == [[True, True, False, False], [False] * 4]
+    seen = torch.tensor([[True, False, True, True], [True, False, False, False]])
+    found = Found(place, torch.zeros(2, 4, 1).long(), torch.ones(2, 4), seen)
+    rates = outcome(found, place, present).by_room
+    assert rates == {"near": Measurement.rate(1, 2), "clear": Measurement.rate(3, 5)}
+    alone = outcome(found, place[:, 2:], present[:, 2:]).by_room
+    assert alone == {"clear": Measurement.rate(2, 4)}
 
 
 # Chance

@@ -60,11 +60,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Per image: how many places were told, how many of them are hit, how many objects found."""
+    """Per image: how many places were told, how many of them are hit, how many objects found.
+
+    `near` are told places with another one nearer than two radii, `near_hits` those of them hit.
+    """
 
     told: Int[Tensor, " batch"]
     hits: Int[Tensor, " batch"]
     count: Int[Tensor, " batch"]
+    near: Int[Tensor, " batch"]
+    near_hits: Int[Tensor, " batch"]
 
     @property
     def hit_rate(self) -> Measurement:
@@ -92,6 +97,19 @@ class Outcome:
     def extra(self) -> Measurement:
         """Mean number of objects found that hit no told place."""
         return Measurement.mean((self.count - self.hits).tolist())
+
+    @property
+    def by_room(self) -> dict[str, Measurement]:
+        """Hit rates of told places with another one near, which one object could do for, and clear.
+
+        Over places, as if those of an image were hit independently.
+        """
+        near, hits = int(self.near.sum()), int(self.near_hits.sum())
+        counts = {
+            "near": (hits, near),
+            "clear": (int(self.hits.sum()) - hits, int(self.told.sum()) - near),
+        }
+        return {name: Measurement.rate(*each) for name, each in counts.items() if each[1]}
 
     def success(self, strict: bool) -> Measurement:
         """Share of images with every told place hit and, if strict, no more objects than told."""
@@ -195,7 +213,18 @@ def outcome(
 ) -> Outcome:
     """Compare what was found with the told places."""
     pairs = matched(found.place.to(place), found.present.to(present.device), place, present, radius)
-    return Outcome(present.sum(dim=1), (pairs >= 0).sum(dim=1), found.count.to(present.device))
+    hit, near = pairs >= 0, crowded(place, present, 2 * radius)
+    counts = (each.sum(dim=1) for each in (near, near & hit))
+    return Outcome(present.sum(dim=1), hit.sum(dim=1), found.count.to(present.device), *counts)
+
+
+def crowded(
+    place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"], reach: float
+) -> Bool[Tensor, "batch object"]:
+    """Return which present places have another one nearer than this."""
+    gap = (place[:, :, None] - place[:, None]).norm(dim=-1)
+    other = ~torch.eye(place.shape[1], dtype=torch.bool, device=place.device)
+    return ((gap < reach) & present[:, None] & other).any(dim=2) & present
 
 
 def others(n: int, generator: torch.Generator) -> Int[Tensor, " n"]:
@@ -299,6 +328,7 @@ def _at(k: int, whose: str, what: Outcome, strict: bool) -> dict[str, Measuremen
         named["count"] = what.mean_count
     if k > 0:
         named |= {"hit_rate": what.hit_rate, "all_hit": what.all_hit, "extra": what.extra}
+        named |= {f"hit_rate_{room}": rate for room, rate in what.by_room.items()}
     if k > 0 or (strict and whose != "_chance"):
         named["success"] = what.success(strict)
     return {f"{name}{whose}@{k}": value for name, value in named.items()}
