@@ -122,12 +122,21 @@ class Findings:
 
 @dataclass(frozen=True)
 class Trained:
-    """A denoiser and the experiment it comes from; all that a question may look at."""
+    """A denoiser and the experiment it comes from; all that a question may look at.
+
+    On a GPU the denoiser works in bf16; `plain` is the same one as it is written.
+    """
 
     experiment: "Experiment"
     denoiser: Denoiser
     device: torch.device
     watch: Drawn = unwatched
+    plain: Denoiser | None = None
+
+    @property
+    def precise(self) -> Denoiser:
+        """The denoiser in the precision of its weights, for gradients and small differences."""
+        return self.denoiser if self.plain is None else self.plain
 
     def images(
         self, condition: Float[Tensor, " batch *told"], generator: torch.Generator

@@ -161,8 +161,9 @@ def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Drawn = unwa
         unpack_average(checkpoint.tensors, denoiser)
     # Convolutions are faster with the channels of a pixel side by side, on a CPU too.
     denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    plain = denoiser.forward
     denoiser = accelerator.prepare_model(denoiser.eval(), evaluation_mode=True)
-    return Trained(plan.experiment, denoiser, accelerator.device, watch)
+    return Trained(plan.experiment, denoiser, accelerator.device, watch, plain)
 
 
 def measured(trained: Trained, seed: int) -> Findings:
@@ -203,6 +204,8 @@ class Session:
             if settings.compiled:
                 denoiser.compile()
         self.called = accelerator.prepare_model(denoiser)
+        # Preparing puts mixed precision into the very module: what stood there before is kept.
+        self.plain = average.forward
         self.averaged = accelerator.prepare_model(average, evaluation_mode=True)
 
     def open(self) -> None:
@@ -325,7 +328,8 @@ class Session:
         return self.seconds + time.perf_counter() - self.started
 
     def _asked(self, step: int) -> Findings:
-        trained = Trained(self.plan.experiment, self.averaged, self.accelerator.device)
+        device = self.accelerator.device
+        trained = Trained(self.plan.experiment, self.averaged, device, plain=self.plain)
         found = measured(trained, self.plan.seed)
         for name, images in found.images.items():
             (self.folder / "samples").mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 
 
 def test_batches_made_ahead_do_not_wait_for_and_do_not_read_what_is_queued():
-    """A race shows as scenes that differ; the queue before each batch is long enough to lose one."""
+    """A race shows as scenes that differ; what is queued before a batch takes long enough."""
     world = Clevr(size=32, objects=(1, 3))
     slow = Stream(world, batch=64, seed=3)
     fast = Stream(world, batch=64, seed=3, device="cuda", ahead=3)

@@ -11,10 +11,11 @@ from recombine import run as runner
 from recombine import zoo
 from recombine.checkpoint import Checkpoint, checkpoints
 from recombine.commands import choice
-from recombine.commands.console import drawing, print_json
+from recombine.commands.console import drawing, print_json, say
 from recombine.commands.parse import UNSET
 from recombine.commands.run import chosen_variants, seeded
 from recombine.experiment import Ask, Experiment
+from recombine.experiments import declared
 from recombine.report.table import quoted
 from recombine.report.words import nearest
 
@@ -52,16 +53,39 @@ def run(options: Options) -> None:
     """Print every measurement."""
     path = chosen_checkpoint(options.subject, options.seed, options.out)
     plan = plan_of(path)
+    if options.what is not None:
+        plan = replace(plan, experiment=replace(plan.experiment, asks=known_asks(plan)))
     plan = replace(plan, experiment=asked_for(plan.experiment, options))
     machine = runner.machine(choice.chosen_device(options.device))
     with drawing(options.subject) as watch:
         found = runner.measured(runner.loaded(plan, path, machine, watch), plan.seed)
+    undefined = dict(found.curves.get("undefined", []))
     if options.json:
         values = {name: asdict(each) for name, each in found.measurements.items()}
-        print_json({"subject": subject_of(options.subject, path), "measurements": values})
+        said = {"subject": subject_of(options.subject, path), "measurements": values}
+        print_json({**said, "undefined": undefined} if undefined else said)
         return
     for name, each in found.measurements.items():
         print(f"{name} {quoted(each)}")
+    for name, why in undefined.items():
+        say(f"{name} is undefined: {why}")
+
+
+def known_asks(plan: runner.Plan) -> tuple[Ask, ...]:
+    """Return what is asked of these weights, by their own experiment or one that learns the same.
+
+    The budget may be another: questions do not depend on it.
+    """
+    asks = list(plan.experiment.asks)
+    for variants in declared().values():
+        for other in variants.values():
+            if not isinstance(other, Experiment):
+                continue
+            same = replace(other, budget=plan.experiment.budget).digest == plan.experiment.digest
+            named = {getattr(ask, "what", None) for ask in asks}
+            asked = (other.tiny() if plan.tiny else other).asks if same else ()
+            asks += [ask for ask in asked if getattr(ask, "what", None) not in named]
+    return tuple(asks)
 
 
 def asked_for(experiment: Experiment, options: Options) -> Experiment:
