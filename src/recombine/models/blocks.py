@@ -71,7 +71,11 @@ def positions(side: int, width: int) -> Float[Tensor, "width side side"]:
 
 
 class Embedding(nn.Module):
-    """The noise level and what is told to the whole image, as one vector."""
+    """The noise level and what is told to the whole image, as one vector.
+
+    What is told is added last: the vectors of several told bits then add up as they are, and a
+    network that knows each of them has a chance with more of them than it has met at once.
+    """
 
     def __init__(self, width: int, entry: Entry = None) -> None:
         super().__init__()
@@ -85,10 +89,8 @@ class Embedding(nn.Module):
         clock: Float[Tensor, " batch"],
         told: Float[Tensor, "batch feature"] | None = None,
     ) -> Float[Tensor, "batch width"]:
-        hidden = self.noise(self.waves(clock))
-        if self.told is not None:
-            hidden = hidden + self.told(told)
-        return F.silu(self.out(F.silu(hidden)))
+        level = F.silu(self.out(F.silu(self.noise(self.waves(clock)))))
+        return level if self.told is None else level + self.told(told)
 
 
 class Hears(nn.Module):
