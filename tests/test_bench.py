@@ -3,14 +3,17 @@
 import json
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from recombine.__main__ import main
-from recombine.bench import render, timing, train
+from recombine.bench import linear, locality, render, timing, train
 from recombine.measurement import Measurement
+from recombine.models.entry import Vector
+from recombine.models.unet import UNet
 from recombine.report.record import Record
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.scene_file import write
@@ -126,3 +129,23 @@ def test_wrong_use_is_one_line(words: list[str], message: str, capsys):
 def test_options_of_one_bench_are_refused_by_the_others(capsys):
     assert main(["bench", "local", "--scenes", "x.json"]) == 2
     assert "--scenes is for bench render, not local" in capsys.readouterr().err
+
+
+def test_influence_at_once_is_compared_with_its_twin(monkeypatch: pytest.MonkeyPatch, capsys):
+    small = UNet(3, 16, Vector(256), width=16, multipliers=(1,), attention=(), head=16)
+    monkeypatch.setattr(locality, "measured", partial(locality.measured, of=small))
+    assert main(["bench", "locality", "--seconds", "0.01", "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["measurements"]
+    assert found["largest_difference"]["value"] < 1e-5
+    ways = [found[f"pixels_per_second@{way}"]["value"] for way in ("batched", "one_by_one")]
+    assert found["ratio@one_by_one"]["value"] == pytest.approx(ways[0] / ways[1])
+
+
+def test_trajectories_are_compared_with_one_solver_each(capsys, monkeypatch):
+    drawn = linear.drawn
+    monkeypatch.setattr(linear, "drawn", lambda count: drawn(10))
+    assert main(["bench", "linear", "--seconds", "0.01", "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["measurements"]
+    assert found["largest_difference"]["value"] < 1e-6
+    ways = [found[f"trajectories_per_second@{way}"]["value"] for way in ("together", "solve_ivp")]
+    assert found["ratio@solve_ivp"]["value"] == pytest.approx(ways[0] / ways[1])

@@ -4,15 +4,14 @@ scene     what a picture is of          render    scenes to images, on any devic
 worlds    laws of scenes                split     what may be seen, and how far the rest is
 data      endless seeded batches        report    records, tables, pages
 
->>> import torch
->>> from recombine import Clevr
->>> world = Clevr(size=64, objects=(1, 3))
->>> scenes = world.scenes(torch.arange(8), seed=0)
->>> world.image(scenes).shape
+>>> import recombine, torch
+>>> world = recombine.Clevr(size=64, objects=(1, 3))
+>>> world.image(world.scenes(torch.arange(8), seed=0)).shape
 torch.Size([8, 3, 64, 64])
 """
 
 from recombine.data import Batch, Stream
+from recombine.measure.locality import locality
 from recombine.scene import Composition, Factor, Scenes, World, compositions, concatenate
 from recombine.split import CountSplit, Split, leaks, level
 from recombine.worlds import WORLDS, Circles, Clevr, Shapes2D, Shapes3D
@@ -37,4 +36,5 @@ __all__ = [
     "concatenate",
     "leaks",
     "level",
+    "locality",
 ]

@@ -1,7 +1,7 @@
 """An experiment is a value: it can be printed, compared, varied and stored."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -161,6 +161,24 @@ class Ask(Protocol):
         """Return the same question, answered in a second."""
 
 
+@runtime_checkable
+class LooksBack(Protocol):
+    """A question that also makes something of its answers at all milestones, [step, value] each."""
+
+    def looked_back(
+        self, experiment: "Experiment", curves: Mapping[str, list[Any]], /
+    ) -> Findings: ...
+
+
+def joined(found: Sequence[Findings]) -> Findings:
+    """Return all that was found; of the same name, the last."""
+    parts: dict[str, dict[str, Any]] = {each.name: {} for each in fields(Findings)}
+    for each in found:
+        for name, part in parts.items():
+            part.update(getattr(each, name))
+    return Findings(**parts)
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One trained model and what is asked of it.
@@ -210,12 +228,12 @@ class Experiment:
 
     def asked(self, trained: Trained, generator: torch.Generator) -> Findings:
         """Put every question and join what is found."""
-        found = [ask(trained, generator) for ask in self.asks]
-        joined: dict[str, dict[str, Any]] = {each.name: {} for each in fields(Findings)}
-        for each in found:
-            for name, part in joined.items():
-                part.update(getattr(each, name))
-        return Findings(**joined)
+        return joined([ask(trained, generator) for ask in self.asks])
+
+    def looked_back(self, curves: Mapping[str, list[Any]]) -> Findings:
+        """Join what questions make of their answers at all milestones."""
+        asks = [ask for ask in self.asks if isinstance(ask, LooksBack)]
+        return joined([ask.looked_back(self, curves) for ask in asks])
 
     def tiny(self) -> "Experiment":
         """Return the same experiment, small enough for a test on a laptop."""

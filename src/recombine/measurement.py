@@ -85,3 +85,16 @@ class Measurement:
     def mean(cls, values: Sequence[Number]) -> "Measurement":
         """Return the mean of values that differ by chance, with Student's interval."""
         return cls(math.fsum(values) / max(len(values), 1), *student_t(values), n=len(values))
+
+    @classmethod
+    def median(cls, values: Sequence[Number]) -> "Measurement":
+        """Return the median of values that differ by chance, with the interval of the sign test."""
+        from scipy import stats
+
+        ordered, n = sorted(values), len(values)
+        if n < 1:
+            raise ValueError("a median needs a value; got none")
+        # At most 2.5 % of samples have fewer than `below` values under their law's median.
+        below = int(stats.binom.ppf(0.025, n, 0.5))
+        middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+        return cls(middle, ordered[max(below - 1, 0)], ordered[min(n - below, n - 1)], n=n)

@@ -31,7 +31,7 @@ from recombine.checkpoint import (
 )
 from recombine.data import Stream
 from recombine.draw import bits
-from recombine.experiment import Experiment, Findings, Trained, spelled
+from recombine.experiment import Experiment, Findings, Trained, joined, spelled
 from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
@@ -344,6 +344,8 @@ class Session:
         if path.exists() and (done := Record.load(path)).experiment == spelled(experiment):
             return done
         found = self._asked(experiment.budget.steps)
+        curves = {**self.metrics.curves(), **found.curves}
+        found = joined([found, experiment.looked_back(curves)])
         record = Record(
             question=experiment.question,
             command=self.plan.command,
@@ -354,7 +356,7 @@ class Session:
             measurements=found.measurements,
             # Tiny runs measure too little for some numbers.
             headline=tuple(name for name in experiment.headline if name in found.measurements),
-            curves={**self.metrics.curves(), **found.curves},
+            curves={**curves, **found.curves},
         )
         record.save(path)
         return record

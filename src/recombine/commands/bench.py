@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
-from recombine.bench import local, locality, render, sample, train
+from recombine.bench import linear, local, locality, render, sample, train
 from recombine.commands import choice
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
@@ -24,6 +24,7 @@ QUESTIONS = {
     "train": "How fast does a U-Net train, and how well is the card used?",
     "sample": "How fast are images sampled?",
     "local": "What does it gain to ask the local denoiser once instead of patch by patch?",
+    "linear": "What does it gain to follow all trajectories of the linear sandbox at once?",
     "locality": "What does it gain to ask for the influence on many pixels at once?",
 }
 
@@ -34,12 +35,15 @@ class Options:
 
     render: CLEVR scenes at 128 px against Blender, on a GPU at 64 px too. train and sample: our
     U-Net against diffusers' of like size, where that is installed. local: one pass against 256.
+    linear: Swing-by trajectories against scipy's solver, one by one.
     locality: influence on all pixels against a backward pass per pixel and channel.
 
     Example: recombine bench render --seconds 5 --json
     """
 
-    what: Annotated[Literal["render", "train", "sample", "local", "locality"], tyro.conf.Positional]
+    what: Annotated[
+        Literal["render", "train", "sample", "local", "locality", "linear"], tyro.conf.Positional
+    ]
     """What is measured."""
     seconds: float = 5.0
     """How long to repeat each measurement."""
@@ -85,6 +89,7 @@ def measured(options: Options, device: torch.device) -> dict[str, Measurement]:
         "sample": sample.measured,
         "local": local.measured,
         "locality": locality.measured,
+        "linear": linear.measured,
     }
     return benches[options.what](device, options.seconds)
 

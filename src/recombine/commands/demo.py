@@ -65,7 +65,8 @@ def run(options: Options) -> None:
         raise ValueError(f"--samples is at least 2; got {options.samples}")
     device = choice.chosen_device(options.device)
     if missing := [stop.name for stop in TOUR if stop.name not in zoo.names()]:
-        return only_worlds(options, device, missing)
+        only_worlds(options, device, missing)
+        return
     with torch.inference_mode():
         visits = tour(options, device)
         drawn = figure(visits)

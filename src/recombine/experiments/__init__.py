@@ -21,5 +21,7 @@ def variants(name: str) -> dict[str, Declared]:
         key: each
         for key, each in vars(module).items()
         # A class of computations has all that its values have.
-        if isinstance(each, Experiment | Computation) and not isinstance(each, type)
+        if isinstance(each, Experiment | Computation)
+        and not isinstance(each, type)
+        and not key.startswith("_")
     }

@@ -1,0 +1,98 @@
+"""Many trajectories at once: fixed steps as the paper takes them, or steps that adapt."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Velocity: TypeAlias = Callable[[Tensor], Tensor]
+Observe: TypeAlias = Callable[[Tensor], Tensor]
+
+_SAFETY, _SMALLEST, _LARGEST, _MOST = 0.9, 0.2, 5.0, 100_000
+
+
+def whole(state: Tensor) -> Tensor:
+    """Observe all of it."""
+    return state
+
+
+def fixed(
+    advance: Velocity,
+    start: Float[Tensor, " *state"],
+    steps: int,
+    every: int = 1,
+    observe: Observe = whole,
+) -> Float[Tensor, " time *seen"]:
+    """Return what is observed at the start and after every so many steps of `advance`."""
+    if steps < 1 or every < 1:
+        raise ValueError(f"steps are taken and seen 1 at a time or more; got {steps} and {every}")
+    state, seen = start, [observe(start)]
+    for step in range(1, steps + 1):
+        state = advance(state)
+        if step % every == 0:
+            seen.append(observe(state))
+    return torch.stack(seen)
+
+
+def adaptive(
+    velocity: Velocity,
+    start: Float[Tensor, " *state"],
+    times: Float[Tensor, " time"],
+    tolerance: float = 1e-9,
+    observe: Observe = whole,
+) -> Float[Tensor, " time *seen"]:
+    """Return what is observed at these rising times, by the pair of Dormand and Prince.
+
+    All trajectories take the same steps, short enough for the worst of them; between the ends of
+    a step its own polynomial is read.
+    """
+    from scipy.integrate import RK45  # its table of coefficients; it takes a second to import
+
+    table = {name: torch.tensor(getattr(RK45, name)).to(start) for name in ("A", "B", "E", "P")}
+    wanted = times.tolist()
+    if any(b <= a for a, b in zip(wanted, wanted[1:], strict=False)) or wanted[0] < 0:
+        raise ValueError(f"times rise from 0 or more; got {wanted[:4]}...")
+    state, now = start, 0.0
+    stages = state.new_empty(7, *state.shape)
+    stages[0] = velocity(state)
+    length = _first_step(state, stages[0], wanted[-1], tolerance)
+    seen: list[Tensor] = []
+    while wanted[len(seen)] == 0:
+        seen.append(observe(state))
+    for _ in range(_MOST):
+        if len(seen) == len(wanted):
+            return torch.stack(seen)
+        for number in range(1, 6):
+            weights = length * table["A"][number, :number]
+            stages[number] = velocity(state + _mixed(weights, stages[:number]))
+        after = state + _mixed(length * table["B"], stages[:6])
+        stages[6] = velocity(after)
+        scale = tolerance * (1e-3 + torch.maximum(state.abs(), after.abs()))
+        error = float((_mixed(length * table["E"], stages) / scale).abs().max())
+        if error < 1:
+            while len(seen) < len(wanted) and wanted[len(seen)] <= now + length:
+                share = (wanted[len(seen)] - now) / length
+                powers = share ** torch.arange(1, 5).to(start)
+                seen.append(observe(state + _mixed(length * table["P"] @ powers, stages)))
+            state, now = after, now + length
+            # The slope at the end of a step is the first of the next.
+            stages[0] = stages[6]
+        # Not a number compares false: then the step is shortened, and the loop ends.
+        factor = _SAFETY * error**-0.2 if error > 0 else _LARGEST
+        length *= min(max(factor, _SMALLEST), _LARGEST) if error < float("inf") else _SMALLEST
+        if length < 1e-12:
+            break
+    raise ValueError(f"no step is short enough at time {now:.4g}: the trajectories blow up")
+
+
+def _mixed(weights: Tensor, stages: Tensor) -> Tensor:
+    return (weights @ stages.flatten(1)).view(stages.shape[1:])
+
+
+def _first_step(state: Tensor, slope: Tensor, last: float, tolerance: float) -> float:
+    """Return a step that moves little (Hairer, Norsett and Wanner, II.4, the first guess)."""
+    scale = tolerance * (1e-3 + state.abs())
+    size, speed = float((state / scale).abs().max()), float((slope / scale).abs().max())
+    return min(0.01 * size / speed if min(size, speed) > 0 else 1e-6, last)

@@ -1,0 +1,246 @@
+"""Does a score take an image apart into blocks, each listening to its own pixels and condition?
+
+Local conditional scores (Bradley 2025, arXiv 2509.16447) are checked here as an equality: told of
+some blocks, the score of a told block is that of the block alone given its own condition alone,
+and the score of all other pixels is theirs given nothing. To "depend only on" these is weaker: a
+block may then also hear how many others are told of. Any score can be asked, exact or learned.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+
+from recombine.denoiser import Denoiser, check_answer, check_call, per_image, score
+
+Score: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(x, sigma, condition) -> gradient of the log density of noisy images."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The score of a denoiser."""
+
+    denoiser: Denoiser
+
+    def __call__(
+        self,
+        x: Float[Tensor, " batch *image"],
+        sigma: Float[Tensor, " batch"],
+        condition: Shaped[Tensor, " batch *told"],
+    ) -> Float[Tensor, " batch *image"]:
+        return score(self.denoiser(x, sigma, condition), x, sigma)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Disjoint sets of pixels; entry j of a condition tells of block j, and zeros tell nothing.
+
+    Pixels are counted as an image is flattened. Those of no block are always background; those
+    of a block are while it is not told of.
+    """
+
+    pixels: Bool[Tensor, "block pixel"]
+
+    def __post_init__(self) -> None:
+        shared = (self.pixels.sum(dim=0) > 1).nonzero().flatten().tolist()
+        if shared:
+            raise ValueError(f"blocks share no pixel; these are in several: {shared[:8]}")
+        empty = (~self.pixels.any(dim=1)).nonzero().flatten().tolist()
+        if empty:
+            raise ValueError(f"every block has a pixel; these have none: {empty[:8]}")
+
+    def told(self, condition: Shaped[Tensor, " batch block *said"]) -> Bool[Tensor, "batch block"]:
+        """Return of which blocks something is told."""
+        if condition.dim() < 2 or condition.shape[1] != len(self.pixels):
+            raise ValueError(
+                f"a condition has one entry for each of {len(self.pixels)} blocks; "
+                f"got the shape {tuple(condition.shape)}"
+            )
+        return (condition != 0).flatten(2).any(dim=2) if condition.dim() > 2 else condition != 0
+
+    def part(
+        self, condition: Shaped[Tensor, " batch block *said"]
+    ) -> Shaped[Tensor, "batch pixel"]:
+        """Return the part of each pixel: 0 is the background, j + 1 is the told block j."""
+        number = torch.arange(1, len(self.pixels) + 1, device=condition.device)
+        told = self.told(condition) * number
+        return (told[:, :, None] * self.pixels.to(condition.device)).sum(dim=1)
+
+    def near(
+        self, condition: Shaped[Tensor, " batch block *said"]
+    ) -> Bool[Tensor, "batch pixel pixel"]:
+        """Return which pixels each pixel may listen to: those of its part."""
+        part = self.part(condition)
+        return part[:, :, None] == part[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Composed:
+    """The score put together from the same model told of each block alone, and of none.
+
+    Where local scores hold this is the model's own score; nothing but the model is needed.
+    """
+
+    score: Score
+    blocks: Blocks
+
+    def __call__(
+        self,
+        x: Float[Tensor, " batch *image"],
+        sigma: Float[Tensor, " batch"],
+        condition: Shaped[Tensor, " batch block *said"],
+    ) -> Float[Tensor, " batch *image"]:
+        part = self.blocks.part(condition)
+        found = self.score(x, sigma, torch.zeros_like(condition)).flatten(1)
+        for block in self.blocks.told(condition).any(dim=0).nonzero().flatten().tolist():
+            kept = torch.zeros_like(condition)
+            kept[:, block] = condition[:, block]
+            mine = self.score(x, sigma, kept).flatten(1)
+            found = torch.where(part == block + 1, mine, found)
+        return found.reshape(x.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class InFeatures:
+    """The score of z = A x, out of the score of x; the noise stays that of x.
+
+    In features the noise has the covariance sigma^2 A A^T: isotropic for orthogonal A only.
+    """
+
+    score: Score
+    to_features: Float[Tensor, "feature pixel"]
+
+    def __call__(
+        self,
+        z: Float[Tensor, "batch feature"],
+        sigma: Float[Tensor, " batch"],
+        condition: Shaped[Tensor, " batch *told"],
+    ) -> Float[Tensor, "batch feature"]:
+        back = torch.linalg.inv(self.to_features).to(z)
+        return self.score(z @ back.mT, sigma, condition) @ back
+
+
+@dataclass(frozen=True, eq=False)
+class Factorization:
+    """How far a score is from local, per image; all are 0 where it is.
+
+    `gap`: the largest distance, over pixels, of the denoised image to the local one (in the units
+    of pixels: unlike a score's, it need not shrink with noise). `coupling`: the share of the
+    denoised image's Jacobian that joins different parts. `leak`: the largest change of a denoised
+    pixel when a block other than its own is no longer told of; `heard`: the same for its own.
+    """
+
+    gap: Float[Tensor, " batch"]
+    coupling: Float[Tensor, " batch"]
+    leak: Float[Tensor, " batch"]
+    heard: Float[Tensor, " batch"]
+
+
+def factorization(
+    score: Score,
+    blocks: Blocks,
+    x: Float[Tensor, " batch *image"],
+    sigma: Float[Tensor, " batch"],
+    condition: Shaped[Tensor, " batch block *said"],
+    local: Score | None = None,
+) -> Factorization:
+    """Ask a score in every way; `local` is the exact local score where it is known."""
+    check_call(x, sigma, condition)
+    gap = local_gap(score, local or Composed(score, blocks), x, sigma, condition)
+    leak, heard = condition_leak(score, blocks, x, sigma, condition)
+    jacobian = denoised_jacobian(score, x, sigma, condition)
+    joined = coupling(jacobian, blocks.near(condition))
+    return Factorization(gap.amax(dim=1), joined, leak, heard)
+
+
+def local_gap(
+    score: Score,
+    local: Score,
+    x: Float[Tensor, " batch *image"],
+    sigma: Float[Tensor, " batch"],
+    condition: Shaped[Tensor, " batch *told"],
+) -> Float[Tensor, "batch pixel"]:
+    """Return the distance of two denoised images, sigma^2 |s - s_local|."""
+    apart = score(x, sigma, condition) - local(x, sigma, condition)
+    return (per_image(sigma, x) ** 2 * apart).abs().flatten(1)
+
+
+def condition_leak(
+    score: Score,
+    blocks: Blocks,
+    x: Float[Tensor, " batch *image"],
+    sigma: Float[Tensor, " batch"],
+    condition: Shaped[Tensor, " batch block *said"],
+    changed: Shaped[Tensor, " batch block *said"] | None = None,
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    """Return the largest change of a denoised pixel outside the block retold of, and inside it.
+
+    One told block at a time is told of as in `changed`, or no longer.
+    """
+    before, told = score(x, sigma, condition), blocks.told(condition)
+    outside, inside = x.new_zeros(len(x)), x.new_zeros(len(x))
+    for block in told.any(dim=0).nonzero().flatten().tolist():
+        other = condition.clone()
+        other[:, block] = 0 if changed is None else changed[:, block]
+        change = (per_image(sigma, x) ** 2 * (score(x, sigma, other) - before)).abs().flatten(1)
+        change, mine = change * told[:, block, None], blocks.pixels[block].to(x.device)
+        outside = torch.maximum(outside, (change * ~mine).amax(dim=1))
+        inside = torch.maximum(inside, (change * mine).amax(dim=1))
+    return outside, inside
+
+
+def score_jacobian(
+    score: Score,
+    x: Float[Tensor, " batch *image"],
+    sigma: Float[Tensor, " batch"],
+    condition: Shaped[Tensor, " batch *told"],
+) -> Float[Tensor, "batch pixel pixel"]:
+    """Return d score / d x, one backward pass per pixel: for images of few pixels."""
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        answer = score(leaf, sigma, condition)
+        check_answer(answer, x)
+        if not answer.requires_grad:
+            raise ValueError("the score has no gradient: its answer does not depend on x by torch")
+        # Images of a batch do not listen to each other, so their gradients can be added.
+        outputs = answer.flatten(1).sum(dim=0)
+        rows = [torch.autograd.grad(each, leaf, retain_graph=True)[0] for each in outputs]
+    return torch.stack([row.flatten(1) for row in rows], dim=1)
+
+
+def denoised_jacobian(
+    score: Score,
+    x: Float[Tensor, " batch *image"],
+    sigma: Float[Tensor, " batch"],
+    condition: Shaped[Tensor, " batch *told"],
+) -> Float[Tensor, "batch pixel pixel"]:
+    """Return d denoised / d x; of the score, the term -x / sigma^2 would fake locality."""
+    inner = score_jacobian(score, x, sigma, condition)
+    eye = torch.eye(inner.shape[1]).to(inner)
+    return eye + per_image(sigma, inner) ** 2 * inner
+
+
+def coupling(
+    jacobian: Float[Tensor, "batch pixel pixel"],
+    near: Bool[Tensor, "batch pixel pixel"] | Bool[Tensor, "pixel pixel"],
+) -> Float[Tensor, " batch"]:
+    """Return the share of a Jacobian (by its Frobenius norm) that joins pixels not near."""
+    whole = torch.linalg.matrix_norm(jacobian)
+    far = torch.linalg.matrix_norm(jacobian * ~near)
+    return torch.where(whole > 0, far / whole, 0)
+
+
+def cosines(
+    told: Float[Tensor, "block feature"], none: Float[Tensor, " feature"]
+) -> Float[Tensor, "block block"]:
+    """Return the cosines of what each condition alone adds to the mean.
+
+    Lemma 2 of Bradley 2025: scores that are local in these features make them 0; they can be 0
+    without it.
+    """
+    moved = torch.nn.functional.normalize(told - none, dim=1)
+    return moved @ moved.mT

@@ -1,0 +1,129 @@
+"""A law whose pixels come in blocks, each told of by itself, and the product of its parts.
+
+A condition says one number of each block; 0 tells nothing of it. Told of some blocks, a law
+composes (conditional projective composition, Bradley 2025, arXiv 2509.16447) when it is the
+product of each told block's law given its own condition alone and of the other pixels' law given
+nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+
+from recombine.models.gaussian import GaussianLaw
+from recombine.models.mixture import MixtureLaw
+
+Law: TypeAlias = GaussianLaw | MixtureLaw
+
+LEVELS = (0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 50.0)
+"""Noise levels to ask a law at."""
+
+
+@dataclass(frozen=True, eq=False)
+class Restricted:
+    """A mean image or a covariance, of some pixels only."""
+
+    whole: Callable[[Tensor], Tensor]
+    pixels: Bool[Tensor, " pixel"]
+    matrix: bool = False
+
+    def __call__(self, condition: Shaped[Tensor, " batch *told"]) -> Float[Tensor, " batch *some"]:
+        return _restricted(self.whole(condition), self.pixels, self.matrix)
+
+
+def marginal(law: Law, pixels: Bool[Tensor, " pixel"]) -> Law:
+    """Return the law of some of the pixels."""
+    mean = Restricted(law.mean, pixels)
+    if isinstance(law, MixtureLaw):
+        return MixtureLaw(law.log_weight, mean, _restricted(law.covariance, pixels, True))
+    if isinstance(law.covariance, Tensor):
+        return GaussianLaw(mean, _restricted(law.covariance, pixels, True))
+    return GaussianLaw(mean, Restricted(law.covariance, pixels, True))
+
+
+def mean_image(law: Law, condition: Float[Tensor, " block"]) -> Float[Tensor, " pixel"]:
+    """Return the mean of the images of a law under one condition."""
+    mean = law.mean(condition[None])[0]
+    if isinstance(law, MixtureLaw):
+        return law.log_weight(condition[None])[0].softmax(dim=0) @ mean
+    return mean
+
+
+def alone(condition: Float[Tensor, "batch block"], block: int) -> Float[Tensor, "batch block"]:
+    """Return the condition that tells of one block only."""
+    kept = torch.zeros_like(condition)
+    kept[:, block] = condition[:, block]
+    return kept
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A law with its blocks, conditions to ask it under, and what theory says of its scores.
+
+    `pixel_local`: no part listens to the pixels of another one. `condition_local`: nor to what is
+    told of another one, be it changed or removed. Where nothing is told the law is `none`, when
+    that is not what the law itself says.
+    """
+
+    name: str
+    law: Law
+    blocks: Bool[Tensor, "block pixel"]
+    conditions: Float[Tensor, "row block"]
+    pixel_local: bool = True
+    condition_local: bool = True
+    none: Law | None = None
+    levels: tuple[float, ...] = LEVELS
+
+    @property
+    def composes(self) -> bool:
+        """Whether the law is its own projection: both kinds of locality, for every told set."""
+        return self.pixel_local and self.condition_local
+
+    def score(
+        self,
+        x: Float[Tensor, "batch pixel"],
+        sigma: Float[Tensor, " batch"],
+        condition: Float[Tensor, "batch block"],
+    ) -> Float[Tensor, "batch pixel"]:
+        """Return the exact score."""
+        told = (condition != 0).any(dim=1)
+        answer = torch.zeros_like(x)
+        for law, rows in ((self.law, told), (self.none or self.law, ~told)):
+            if rows.any():
+                answer[rows] = law.score(x[rows], sigma[rows], condition[rows])
+        return answer
+
+    def projection(
+        self,
+        x: Float[Tensor, "batch pixel"],
+        sigma: Float[Tensor, " batch"],
+        condition: Float[Tensor, "batch block"],
+    ) -> Float[Tensor, "batch pixel"]:
+        """Return the score of the product: of each block's own law, and of the background's."""
+        answer = torch.zeros_like(x)
+        told = condition != 0
+        for group in told.unique(dim=0):
+            rows = (told == group).all(dim=1)
+            at = x[rows], sigma[rows], condition[rows]
+            answer[rows] = self._projected(group, *at)
+        return answer
+
+    def _projected(self, told: Tensor, x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+        answer = torch.zeros_like(x)
+        rest = ~self.blocks[told].any(dim=0)
+        parts = [
+            (self.law, self.blocks[j], alone(condition, j)) for j in told.nonzero()[:, 0].tolist()
+        ]
+        parts.append((self.none or self.law, rest, torch.zeros_like(condition)))
+        for law, pixels, condition in parts:
+            if pixels.any():
+                answer[:, pixels] = marginal(law, pixels).score(x[:, pixels], sigma, condition)
+        return answer
+
+
+def _restricted(value: Tensor, pixels: Tensor, matrix: bool) -> Tensor:
+    return value[..., pixels, :][..., pixels] if matrix else value[..., pixels]

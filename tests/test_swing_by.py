@@ -1,0 +1,271 @@
+"""Swing-by as the fact sheet has it: what rises, when, how often, and in which order."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from recombine.compute import unwatched
+from recombine.experiments import swing_by
+from recombine.experiments.swing_by import SwingBy, base, negated, wide
+from recombine.figures.swing_by import STAGES, draw
+from recombine.linear import analysis, symmetric
+from recombine.linear.sim import Sim
+from recombine.report.record import Record
+
+
+def losses(w: torch.Tensor, task: Sim) -> torch.Tensor:
+    return analysis.out_of_distribution_loss(w @ task.target, task.target)
+
+
+def followed(w: list[list[float]], task: Sim, times: torch.Tensor) -> torch.Tensor:
+    """W over time, from a W that has a root."""
+    start = torch.linalg.cholesky(torch.tensor(w).double())
+    return symmetric.trajectories(start, task.rates, times, 1e-11, symmetric.jacobian)
+
+
+def computed(of: SwingBy, seed: int = 0) -> dict[str, float]:
+    found = of(torch.Generator().manual_seed(seed), unwatched)
+    return {name: each.value for name, each in found.measurements.items()}
+
+
+def test_a_bump_is_a_rise_above_what_was_before():
+    loss = torch.tensor([[4.0, 1.0], [1.0, 2.0], [3.0, 3.0], [0.0, 1.0], [1.0, 3.5]])
+    assert analysis.bump(loss).tolist() == [2.0, 2.5]
+    assert analysis.drawdown(loss).tolist() == [4.0, 2.0]
+    assert analysis.monotone(loss).tolist() == [False, False]
+    assert analysis.monotone(torch.tensor([[2.0], [2.0], [1.0]])).item()
+
+
+@pytest.mark.parametrize(
+    ("loss", "falls", "turns"),
+    [
+        ([10.0, 5, 1, 0], 1, []),
+        ([10.0, 1, 5, 0], 2, [1, 2]),
+        ([10.0, 5, 5.04, 4], 1, []),
+        ([10.0, 5, 6, 4, 4.5, 0], 3, [1, 2, 3, 4]),
+        ([10.0, 12, 1], 1, [0, 1]),
+        ([10.0, 10, 10], 0, []),
+    ],
+)
+def test_descents_are_falls_that_rises_separate(loss: list[float], falls: int, turns: list[int]):
+    tensor = torch.tensor(loss)
+    assert analysis.descents(tensor[:, None], 0.01).tolist() == [falls]
+    assert analysis.turning_points(tensor, 0.01) == turns
+
+
+def test_the_time_of_learning_lies_between_two_looks():
+    times = torch.tensor([0.0, 1.0, 3.0]).double()
+    output = torch.tensor([[0.0, 0.0], [0.2, 0.1], [1.0, 0.2]]).double()
+    found = analysis.learned_at(output, torch.ones(2).double(), times, 0.6)
+    assert found.tolist() == [pytest.approx(2.0), math.inf]
+
+
+def test_edges_of_the_hypercube_along_which_the_loss_falls_are_violations():
+    losses_of = torch.tensor([[0.0, 1.0, 2.0, 3.0], [3.0, 1.0, 2.0, 3.0], [0.0, 2.0, 3.0, 1.0]])
+    assert analysis.edge_violations(losses_of).tolist() == [0, 0.5, 0.5]
+    without = analysis.edge_violations(losses_of, with_origin=False)
+    assert without.tolist() == [0, 0, 1]
+    corners = Sim((1.0, 2.0), (0.1, 0.1), 2).corners
+    assert analysis.corner_losses(torch.zeros(4, 2).double(), corners).tolist() == [0, 2, 0.5, 2.5]
+
+
+# The check run of the sheet, section 5.3.
+SLOW = Sim((1.0, 2.5), (0.05, 0.05), 2)
+WEAK, STRONG = SLOW.rates.tolist()
+
+
+def test_early_growth_has_the_rates_of_the_theory():
+    times = torch.tensor([0.1, 0.75]).double()
+    w = followed([[1e-6, 0.8e-6], [0.8e-6, 1e-6]], SLOW, times)
+    slopes = (w[1] / w[0]).log() / 0.65
+    sums = SLOW.rates[:, None] + SLOW.rates
+    torch.testing.assert_close(slopes, sums, rtol=0.01, atol=0)
+
+
+def test_the_minor_entry_turns_and_decays_as_the_theory_says():
+    times = torch.linspace(0, 8, 4001).double()
+    w = followed([[1e-6, 0.8e-6], [0.8e-6, 1e-6]], SLOW, times)
+    peak = int(w[:, 0, 1].argmax())
+    assert analysis.turnover(WEAK, STRONG) == pytest.approx(0.7345, abs=1e-4)
+    assert w[peak, 1, 1].item() == pytest.approx(analysis.turnover(WEAK, STRONG), rel=0.01)
+    settled = int((w[:, 1, 1] > 0.9999).int().argmax())
+    rate = (w[settled, 0, 1] / w[settled + 500, 0, 1]).log().item()
+    assert analysis.minor_decay(WEAK, STRONG) == pytest.approx(1.3125)
+    assert rate == pytest.approx(1.3125, rel=0.01)
+
+
+@pytest.mark.parametrize("ratio", [1.5, 2.0, 3.0])
+def test_the_peak_of_the_minor_entry_grows_with_its_power_of_the_start(ratio: float):
+    task = Sim((1.0, ratio), (0.05, 0.05), 2)
+    sizes = torch.tensor([1e-4, 1e-5, 1e-6]).double()
+    shape = torch.tensor([[1.0, 0.8], [0.8, 1.0]]).double()
+    start = torch.linalg.cholesky(sizes[:, None, None] * shape)
+    times = torch.linspace(0, 40 / ratio, 4001).double()
+    minor = lambda u: symmetric.jacobian(u)[..., 0, 1]  # noqa: E731
+    peaks = symmetric.trajectories(start, task.rates, times, 1e-9, minor).amax(dim=0)
+    fitted = (peaks[0] / peaks[-1]).log().item() / math.log(100)
+    assert fitted == pytest.approx(analysis.peak_exponent(*task.rates.tolist()), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("size", "correlation", "low", "at_low", "high", "at_high", "bump"),
+    [(0.1, 0.99, 0.092, 1.07, 0.349, 3.53, 0.151), (0.03, 0.9, 0.228, 1.41, 0.325, 2.85, 0.043)],
+)
+def test_known_starts_swing_by_as_much_as_known(
+    size: float, correlation: float, low: float, at_low: float, high: float, at_high: float, bump
+):
+    task = Sim((1.0, 2.0), (0.05, 0.05), 2)
+    of = replace(base, start="correlated", size=size, correlation=correlation, step=0.01, time=20.0)
+    loss = losses(of.closely(of.starts(torch.Generator())[0]), task)
+    first, second = analysis.turning_points(loss)
+    times = of.clock(len(loss))
+    assert loss[first].item() == pytest.approx(low, rel=0.01)
+    assert loss[second].item() == pytest.approx(high, rel=0.01)
+    assert times[first].item() == pytest.approx(at_low, rel=0.02)
+    assert times[second].item() == pytest.approx(at_high, rel=0.02)
+    # The sheet gives three digits.
+    assert (analysis.bump(loss) / loss[0]).item() == pytest.approx(bump, abs=0.0015)
+
+
+def test_the_recommended_setting_swings_by_and_its_training_never_does():
+    found = computed(base)
+    assert found["bump_share"] >= 0.95
+    assert found["bump_share@5%"] == pytest.approx(0.84, abs=0.1)
+    assert found["bump_median"] == pytest.approx(0.106, abs=0.02)
+    assert found["training_monotone_share"] == 1
+    assert found["descents"] > 1.9
+    assert found["weak_drawdown_median"] == pytest.approx(0.35, abs=0.05)
+    assert found["blown_up_share"] == 0
+
+
+def test_negative_minor_entries_and_wide_starts_never_do():
+    assert computed(replace(negated, time=20.0))["bump_share"] == 0
+    assert computed(replace(wide, seeds=50, time=20.0))["bump_share"] == 0
+    starts = [each.starts(torch.Generator().manual_seed(0)) for each in (base, negated)]
+    w = [symmetric.jacobian(start) for start in starts]
+    torch.testing.assert_close(w[1][:, 0, 1], -w[0][:, 0, 1])
+    torch.testing.assert_close(w[1].diagonal(dim1=1, dim2=2), w[0].diagonal(dim1=1, dim2=2))
+
+
+@pytest.mark.parametrize(("sigma", "weak_first"), [(1.0, False), (1.23, None), (1.5, True)])
+def test_the_order_of_learning_flips_where_the_rates_are_equal(sigma: float, weak_first):
+    task = Sim((1.0, 2.0), (sigma, 0.05), 2)
+    times = torch.linspace(0, 10, 501).double()
+    w = followed([[0.01, 0.0], [0.0, 0.01]], task, times)
+    major = w.diagonal(dim1=1, dim2=2)
+    weak, strong = analysis.learned_at(major, torch.ones(2).double(), times).tolist()
+    if weak_first is None:
+        assert weak / strong == pytest.approx(1, abs=0.02)
+    else:
+        assert (weak < strong) == weak_first
+
+
+# Section 4.1 of the sheet: steps at which the loss turns, counted from the first update.
+STEPS = {
+    "fig5_code": (254, 440),
+    "fig5_squared": (253, 435),
+    "fig5_theory": (),
+    "fig8_code": (90, 150, 383, 725),
+    "fig8_squared": (90, 147, 379, 671),
+    "fig8_theory": (383, 504),
+    "fig8_caption_theory": (178, 231, 514, 764),
+    "fig9_code": (108, 146, 228, 374, 1171, 2939),
+    "fig9_theory": (205, 316, 644, 921),
+    "fig10_code": (32, 107, 493),
+    "fig10_squared": (31, 98, 459, 1872),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_figures_of_the_paper_turn_where_the_sheet_says(name: str):
+    of = getattr(swing_by, name)
+    of = replace(of, seeds=2, time=min(of.time, 0.01 * (max(STEPS[name], default=900) * 4.5 + 99)))
+    w = of.closely(of.starts(torch.Generator().manual_seed(0))[0])
+    found = of.turned(w)
+    turns = [each for key, each in found.items() if key.startswith("loss@turn")]
+    times = [each for key, each in found.items() if key.startswith("time@turn")]
+    assert [each.value for each in turns] == pytest.approx(of.expected, rel=0.01)
+    steps = [round(each.value / 0.01) - 1 for each in times]
+    assert len(steps) == len(STEPS[name])
+    assert all(abs(a - b) <= 3 for a, b in zip(steps, STEPS[name], strict=True))
+    assert all(each.verdict == "agrees within 2 %" for each in turns)
+
+
+def test_the_first_start_of_a_figure_is_the_authors():
+    u = swing_by.fig5_code.starts(torch.Generator().manual_seed(5))[0]
+    assert u[0].tolist() == pytest.approx([0.1246143, 0.1263687, 0.1977599], abs=1e-7)
+    assert u[2].tolist() == pytest.approx([0.0603865, 0.1967220, 0.0232720], abs=1e-7)
+    u = swing_by.fig9_code.starts(torch.Generator())[0]
+    assert u[3].tolist() == pytest.approx([0.0400070, 0.0121714, 0.0260231, 0.0402532], abs=1e-7)
+
+
+def test_the_failure_of_figure_10_is_a_matrix_that_no_u_has():
+    code = replace(swing_by.fig10_code, seeds=2, time=30.0)
+    start = code.starts(torch.Generator())[0]
+    w = code.closely(start)
+    assert symmetric.lost(w).any()
+    assert w[-1, 0, 0] < 0
+    right = replace(code, iterate_w=False)
+    assert not symmetric.lost(right.closely(start)).any()
+    assert right.closely(start)[-1, 0, 0] > 0
+
+
+def test_starts_that_blow_up_are_counted_and_left_out():
+    of = replace(swing_by.fig8_code, seeds=40, time=20.0)
+    found = of(torch.Generator().manual_seed(0), unwatched).measurements
+    blown = found["blown_up_share"]
+    assert 0.1 < blown.value < 0.7
+    assert found["bump_share"].n == 40 - round(blown.value * 40)
+    assert found["lost_share"].value >= blown.value
+
+
+def test_adaptive_and_short_equal_steps_agree():
+    adaptive = computed(replace(base, seeds=9, time=9.0))
+    equal = computed(replace(base, seeds=9, time=9.0, step=0.004))
+    assert equal["bump_share"] == adaptive["bump_share"]
+    assert equal["bump_median"] == pytest.approx(adaptive["bump_median"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeds": 0}, "2 seeds or more; got 0"),
+        ({"size": 0.0}, "size, time and looks are above 0; got 0.0, 40.0 and 1000"),
+        ({"time": -1.0}, "looks are above 0"),
+        ({"looks": 0}, "got 0.3, 40.0 and 0"),
+        ({"iterate_w": True}, "to iterate W takes a step"),
+        ({"correlation": 1.0}, "a correlation lies between -1 and 1; got 1.0"),
+        ({"sigma": (-0.1,)}, "not negative"),
+        ({"dimensions": 1}, "2 concepts need as many dimensions or more; got 1"),
+        ({"step": 0.6}, "a step of 0.6 is not stable; the largest stable one is 0.499"),
+    ],
+)
+def test_what_makes_no_sense_is_said(changes: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        replace(base, **changes)(torch.Generator().manual_seed(0), unwatched)
+
+
+def test_a_correlated_start_is_the_one_that_is_asked_for():
+    of = replace(base, start="correlated", size=0.1, correlation=0.99, seeds=2)
+    w = symmetric.jacobian(of.starts(torch.Generator()))[1]
+    torch.testing.assert_close(w, torch.tensor([[0.1, 0.099], [0.099, 0.1]]).double())
+
+
+def test_stages_follow_one_another_and_are_drawn_in_their_colours():
+    found = replace(base, seeds=3)(torch.Generator().manual_seed(0), unwatched)
+    stages = found.curves["stage"]
+    order = [stages[at] for at in range(len(stages)) if at == 0 or stages[at] != stages[at - 1]]
+    assert order == [analysis.GROWTH, analysis.SUPPRESSION, analysis.REGROWTH]
+    turn = stages.index(analysis.SUPPRESSION)
+    assert found.curves["w12"][turn] == pytest.approx(max(found.curves["w12"]), rel=1e-3)
+    record = Record("Does it?", "recombine run swing_by:base --seed 0", "x", 0, "cpu", 1.0,
+                    found.measurements, curves=found.curves)  # fmt: skip
+    path, loss, entries = draw([record]).axes
+    assert [text.get_text() for text in path.get_legend().get_texts()] == list(STAGES)
+    colours = [line.get_color() for line in loss.lines[:3]]
+    assert len(set(colours)) == 3
+    last = path.lines[2].get_data()
+    assert (last[0][-1], last[1][-1]) == pytest.approx((1, 2), abs=1e-3)
+    assert {line.get_label() for line in entries.lines} == {"w11", "w12", "w22"}
