@@ -94,10 +94,12 @@ class ConceptSpace:
         if len(circles) - first < 2:
             return Findings({})
         assert isinstance(experiment.world, Circles)
-        steps = torch.tensor([step for step, _ in curves["concept_mse"][first:]]).double()
+        steps = torch.tensor(
+            [step for step, _ in curves["concept_mse"][first:]], dtype=torch.float64
+        )
 
         def curve(name: str, begin: int = first) -> Tensor:
-            return torch.tensor([value for _, value in curves[name][begin:]]).double()
+            return torch.tensor([value for _, value in curves[name][begin:]], dtype=torch.float64)
 
         course = torch.stack([curve(f"{axis}@{HELD_OUT}") for axis in AXES], dim=1)
         error, fast = curve("concept_mse"), speed(steps, course)
@@ -225,15 +227,16 @@ def milestones(first: int, last: int, count: int) -> tuple[int, ...]:
 
 
 # A constant rate: with a falling one, the end of the schedule and not the data would set when the
-# last concept is learned. The average is short, 50 steps: a longer one would blur the course, and
-# at the first milestones still hold the untrained weights.
+# last concept is learned; and a low one, so that many milestones fall between the first concept
+# and the last. The average is short, 50 steps: a longer one would blur the course, and at the first
+# milestones still hold the untrained weights.
 BUDGET = Budget(
     steps=8_000,
-    batch=256,
-    learning_rate=5e-4,
+    batch=128,
+    learning_rate=3e-4,
     warm_up=100,
     ema=0.98,
-    milestones=milestones(100, 8_000, 36),
+    milestones=milestones(100, 8_000, 40),
 )
 
 

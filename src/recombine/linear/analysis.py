@@ -74,8 +74,7 @@ def descents(
         rises = falling & (now - extreme > least)
         count += falls
         falling = (falling | falls) & ~rises
-        further = torch.where(falling, torch.minimum(extreme, now), torch.maximum(extreme, now))
-        extreme = torch.where(falls | rises, now, further)
+        extreme = torch.where(falling, torch.minimum(extreme, now), torch.maximum(extreme, now))
     return count
 
 
