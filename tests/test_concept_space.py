@@ -118,6 +118,7 @@ def test_a_slow_down_ends_where_nothing_moves_any_more():
     assert found.rate.n == 6
     assert found.rate.value == pytest.approx(0.01)
     assert trajectory.slow_down(steps[:3], speed[:3]) is None
+    assert trajectory.slow_down(steps[:1], speed[:1]) is None
     # A step of 100 at the speed exp(-5) is a move of 0.67.
     moves = trajectory.slow_down(steps, torch.exp(-0.01 * steps), least=0.68)
     assert moves is not None
@@ -412,6 +413,19 @@ def test_the_slow_down_is_that_after_the_detour():
     assert found["slow_down_explained"].value > 0.97
 
 
+def test_the_slow_down_ends_when_less_than_half_a_sample_moves():
+    rest = [0.5, 0.75, 0.875, 0.9375, 0.97, 0.99, *[1.0] * 10]
+    found = ConceptSpace().looked_back(BASE, curves(rest, [1.0] * len(rest))).measurements
+    # What is blurred by 1.5 measurements goes on to move by a little for four more.
+    assert 6 <= found["slow_down_rate"].n <= 9
+
+
+def test_an_error_that_rises_to_the_end_has_no_slow_down():
+    found = ConceptSpace().looked_back(BASE, curves([0.9, 0.6, 0.3, 0.0], [1.0] * 4)).measurements
+    assert found["concept_mse_rise"].value == pytest.approx((1 - 0.01) / 2)
+    assert "slow_down_rate" not in found
+
+
 def test_looking_back_finds_when_and_in_which_order_concepts_are_learned():
     measured = ConceptSpace().looked_back(BASE, DETOUR).measurements
     assert measured["blue_learned_at"].value == 500
@@ -616,6 +630,25 @@ def test_the_figure_is_the_same_from_the_runs_and_from_their_summary(runs: list[
     assert len(error.lines) == (3 + 1 + 1) * 6
     assert len(speed.lines) == (3 + 1) * 6
     assert len(draw(runs).axes[0].lines) == 2 * 6
+
+
+def test_the_figure_shows_every_seed_and_the_mean():
+    other = curves([0.7, 0.3, 0.2, 0.6, 0.9, 1.0, 1.0], [0.5] * 7)
+    pair = [record("0137", 0, DETOUR), record("0137", 1, other)]
+    plane, error, speed = draw(pair).axes
+    for axes, name in ((error, "concept_mse"), (speed, "concept_speed")):
+        seeds = [[value for _, value in each.curves[name]] for each in pair]
+        mean = [sum(values) / 2 for values in zip(*seeds, strict=True)]
+        shown = [list(line.get_data()[1]) for line in axes.lines]
+        assert len(shown) == 3
+        for line, expected in zip(shown, [*seeds, mean], strict=True):
+            assert line == pytest.approx(expected)
+        assert list(axes.lines[0].get_data()[0]) == [100 * k for k in range(1, 8)]
+    across, up = plane.lines[0].get_data()
+    assert (list(across)[:2], list(up)[:2]) == (
+        pytest.approx([0.6, 0.2]),
+        pytest.approx([0.5, 0.7]),
+    )
 
 
 def test_the_trajectories_move_one_frame_per_milestone(tmp_path: Path):

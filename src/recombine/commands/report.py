@@ -141,13 +141,18 @@ def announce(options: Options, records: Mapping[str, Record], changed: list[Path
 
 
 def grid(compared: Sequence[Comparison]) -> Grid:
-    """Return the table of papers as a terminal shows it."""
+    """Return the table of papers as a terminal shows it: a question once, above its numbers."""
     table = Grid(box=box.SIMPLE_HEAD)
-    for name in PAPERS:
+    for name in PAPERS[1:]:
         table.add_column(name, overflow="fold")
+    question = ""
     for each in compared:
         # As text: rich would take the brackets of an interval for its own marks.
-        table.add_row(*map(Text, each.row))
+        asked, *numbers = map(Text, each.row)
+        if asked.plain != question:
+            question = asked.plain
+            table.add_row(Text(question, style="bold"), *[""] * (len(numbers) - 1))
+        table.add_row(*numbers)
     return table
 
 

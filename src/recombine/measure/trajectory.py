@@ -100,6 +100,8 @@ def slow_down(
     It ends where a course moves by `least` or less from one measurement to the next: there, what
     is left is the grain of the measurement and the tail of the blur.
     """
+    if len(steps) < 4:
+        return None
     peak = int(speed.argmax())
     after = speed[peak:]
     gaps = torch.gradient(steps)[0][peak:]
