@@ -87,19 +87,24 @@ def complaint(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_a_record_says_what_was_computed_and_how_to_do_it_again(tmp_path: Path):
     seen: list[tuple[int, int]] = []
-    value = Dice(seeds=4, faces=(3.0, 5.0))
-    typed = {"seeds": "4", "faces": "3,5"}
+    value = Dice(seeds=64, faces=(3.0, 5.0))
+    typed = {"seeds": "64", "faces": "3,5"}
     plan = compute.Calculation("dice", "base", value, seed=7, overrides=typed)
     record = compute.compute(plan, CPU, tmp_path, lambda done, of: seen.append((done, of)))
     assert record == Record.load(tmp_path / "dice/base/seed7/record.json")
-    assert record.command == "recombine run dice:base --seeds 4 --faces 3,5 --seed 7"
+    assert record.command == "recombine run dice:base --seeds 64 --faces 3,5 --seed 7"
     assert (record.question, record.experiment, record.seed) == (value.question, spelled(value), 7)
     assert record.headline == ("mean",)
     assert record.curves == {"eyes": [1]}
     assert (tmp_path / "dice/base/seed7/samples/die.png").exists()
-    assert seen == [(4, 4)]
-    thrown = torch.randint(2, (4,), generator=torch.Generator().manual_seed(7))
-    assert record.measurements["mean"].value == pytest.approx(3 + 2 * thrown.double().mean().item())
+    assert seen == [(64, 64)]
+    means = [
+        3
+        + 2 * torch.randint(2, (64,), generator=torch.Generator().manual_seed(seed)).double().mean()
+        for seed in (0, 7)
+    ]
+    assert means[0] != means[1]
+    assert record.measurements["mean"].value == pytest.approx(means[1].item())
 
 
 def test_what_is_there_is_not_computed_again_unless_the_value_changed(tmp_path: Path):

@@ -428,7 +428,7 @@ def test_report_prints_the_papers_table(tmp_path: Path, capsys: pytest.CaptureFi
     shown = capsys.readouterr()
     assert "k_max" in shown.out
     assert "k_max" not in shown.err
-    for word in ("question", "grade", "[7,", "verdict"):
+    for word in ("Does it compose?", "grade", "[7,", "verdict"):
         assert word in shown.out
     assert main(["report", "--root", str(tmp_path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["papers"]

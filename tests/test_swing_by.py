@@ -221,6 +221,26 @@ def test_starts_that_blow_up_are_counted_and_left_out():
     assert found["lost_share"].value >= blown.value
 
 
+def test_a_concept_is_unlearned_while_its_own_entry_is_small():
+    short, long = (
+        computed(replace(base, seeds=5, step=0.01, time=time, looks=50)) for time in (0.05, 12.0)
+    )
+    assert short["weak_unlearned_share"] > 0.5
+    assert long["weak_unlearned_share"] == 0
+    assert long["weak_major_at_end"] > 0.9
+
+
+@pytest.mark.parametrize("step", [None, 0.01])
+def test_curves_run_over_the_whole_time(step: float | None):
+    of = replace(base, seeds=3, step=step, time=6.0, looks=100)
+    curves = of(torch.Generator().manual_seed(0), unwatched).curves
+    for name in ("time", "all_time"):
+        assert curves[name][0] == 0
+        assert curves[name][-1] == pytest.approx(6.0)
+    assert len(curves["all_time"]) == len(curves["all_loss"])
+    assert len(curves["time"]) == len(curves["stage"]) == len(curves["w12"])
+
+
 def test_adaptive_and_short_equal_steps_agree():
     adaptive = computed(replace(base, seeds=9, time=9.0))
     equal = computed(replace(base, seeds=9, time=9.0, step=0.004))
