@@ -199,6 +199,11 @@ def test_a_trajectory_that_blows_up_is_said_to():
         integrate.adaptive(torch.square, torch.ones(1).double(), torch.tensor([2.0]).double())
 
 
+def test_the_start_alone_can_be_looked_at():
+    start = torch.ones(2).double()
+    assert torch.equal(integrate.adaptive(torch.neg, start, torch.zeros(1).double())[0], start)
+
+
 @pytest.mark.parametrize("times", [[1.0, 1.0], [-1.0, 1.0]])
 def test_times_must_rise(times: list[float]):
     with pytest.raises(ValueError, match="times rise from 0 or more"):

@@ -223,9 +223,10 @@ def test_starts_that_blow_up_are_counted_and_left_out():
 
 def test_a_concept_is_unlearned_while_its_own_entry_is_small():
     short, long = (
-        computed(replace(base, seeds=5, step=0.01, time=time, looks=50)) for time in (0.05, 12.0)
+        computed(replace(base, seeds=5, size=0.1, step=0.01, time=time, looks=50))
+        for time in (0.05, 16.0)
     )
-    assert short["weak_unlearned_share"] > 0.5
+    assert short["weak_unlearned_share"] == 1
     assert long["weak_unlearned_share"] == 0
     assert long["weak_major_at_end"] > 0.9
 
