@@ -1,7 +1,7 @@
 """What the demo asks of shipped models, and what it shows of their answers."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,18 +10,17 @@ from torch import Tensor
 
 from recombine.condition import EncodesPlaces
 from recombine.experiment import Experiment, Trained
-from recombine.measure.length import RADIUS, Outcome, Request, outcome
-from recombine.measure.matching import matched
+from recombine.experiments.length_generalization import requested
+from recombine.measure.length import Outcome, Request, outcome
+from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
 from recombine.report.picture import dotted, pictures, tiled
 from recombine.report.record import Record
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 
 SEEN = 3
 """The most objects in a scene that the shipped models learned from."""
-SPARE = 8
-"""Scenes are drawn by this factor too many: some have two objects in one cell."""
 NOT_TRAINED_ON = 1_000
 """Seeds from here on are not those of a run."""
 
@@ -132,25 +131,11 @@ def requests(
     world, encode = experiment.world, experiment.conditioner.encode
     if not isinstance(world, Clevr) or not isinstance(encode, EncodesPlaces):
         raise ValueError("the tour is for models of CLEVR that are told places")
-    return dict(_requests(world, encode, counts, samples, seed + NOT_TRAINED_ON, device))
-
-
-def _requests(
-    world: Clevr,
-    encode: EncodesPlaces,
-    counts: Sequence[int],
-    samples: int,
-    seed: int,
-    device: torch.device,
-) -> Iterator[tuple[int, Request]]:
-    for count in counts:
-        crowd = replace(world, objects=(count, count))
-        scenes = crowd.scenes(torch.arange(samples * SPARE, device=device), seed)
-        place, present = encode.told(places(scenes)[0], scenes.present)
-        apart = (present.sum(dim=1) == count).nonzero()[:samples, 0]
-        scenes, place, present = scenes[apart], place[apart], present[apart]
-        image = crowd.image(scenes)
-        yield count, Request(place, present, encode.at(place, present), image)
+    order = torch.Generator(device).manual_seed(seed)
+    return {
+        count: requested(world, encode, count, samples, order, seed + NOT_TRAINED_ON)
+        for count in counts
+    }
 
 
 def visit(

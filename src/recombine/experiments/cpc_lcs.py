@@ -1,6 +1,6 @@
 """Does a law compose exactly when its scores are local?
 
-    recombine run cpc_lcs          # half a minute on one core
+    recombine run cpc_lcs          # less than a minute on one core
     recombine run cpc_lcs --tiny   # does it run at all?
 
 Every statement of the theory (docs/experiments/cpc_lcs.md) is checked on laws whose scores are

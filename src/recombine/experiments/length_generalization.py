@@ -6,8 +6,8 @@ one network and one way for the condition to enter, a vector for the whole image
 what is told, and in which form. Names that end in _1 or _5 are trained on 1 or 1-5 objects
 instead of 1-3.
 
-    recombine run length_generalization:grid_all --seeds 0-1     # two minutes a seed on one H200
-    recombine measure zoo:grid_all --what length                 # the shipped weights
+    recombine run length_generalization:grid_all --seeds 0-1     # 2-3 minutes a seed, one H200
+    recombine measure zoo:grid_all --what length                 # when its weights are shipped
 """
 
 from dataclasses import dataclass, replace
@@ -78,19 +78,24 @@ class Length:
 
 
 def requested(
-    world: Clevr, encode: EncodesPlaces, count: int, samples: int, generator: torch.Generator
+    world: Clevr,
+    encode: EncodesPlaces,
+    count: int,
+    samples: int,
+    generator: torch.Generator,
+    seed: int = ASKED,
 ) -> Request:
-    """Return what to ask for, and what the true scenes look like."""
-    scenes = told_apart(replace(world, objects=(count, count)), samples, generator.device)
+    """Return what to ask for, and what the true scenes of a seed look like."""
+    scenes = told_apart(replace(world, objects=(count, count)), samples, generator.device, seed)
     scenes = everything_in_random_order(scenes, generator)
     place, present = places(scenes)[0], scenes.present
     return Request(*encode.told(place, present), encode.at(place, present), world.image(scenes))
 
 
-def told_apart(world: Clevr, samples: int, device: torch.device) -> Scenes:
+def told_apart(world: Clevr, samples: int, device: torch.device, seed: int = ASKED) -> Scenes:
     """Return the first scenes in which the centres of all objects lie in cells of their own."""
-    more = samples + samples // 2
-    scenes = world.scenes(torch.arange(more, device=device), ASKED)
+    more = samples + samples // 2 + 8
+    scenes = world.scenes(torch.arange(more, device=device), seed)
     _, told = Grid(CELLS).told(places(scenes)[0], scenes.present)
     kept = (told == scenes.present).all(dim=1)
     if int(kept.sum()) < samples:

@@ -1,6 +1,6 @@
 """Which of the paper's figures hold once U is integrated and the rates are those of the theory?
 
-    recombine run swing_by_figures            # half a minute on one core
+    recombine run swing_by_figures            # less than a minute on one core
 
 Figures 5 (17 and 18 show the same run), 8, 9 and 10 of Yang et al. (2024), each from the authors'
 own start: as their code makes it (W iterated, rates squared), with U integrated, and with the

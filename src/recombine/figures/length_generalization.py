@@ -14,12 +14,10 @@ from typing import Any, TypeAlias
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from recombine.figures import NETWORK_DASHES, TOLD_COLOURS
 from recombine.measurement import Measurement, Number
 from recombine.report.record import Record
 
-# Hue says what is told, the dashes say by which network (Okabe and Ito's colours).
-_COLOURS = {"grid_all": "#0072B2", "grid_one": "#D55E00", "list_all": "#00875F"}
-_DASHES = {"_local": (5, 1.5), "_global_window": (1, 1), "_channels": (7, 1.5, 1, 1.5)}
 _THIN: dict[str, Any] = {"color": "0.6", "linewidth": 0.8}
 _WORDS = {"grid_all": "grid, all told", "grid_one": "grid, one told", "list_all": "list, all told"}
 
@@ -36,14 +34,14 @@ class Line:
     @property
     def told(self) -> str:
         """Which of the three ways of telling this is, or none of them."""
-        return next((name for name in _COLOURS if self.variant.startswith(name)), "")
+        return next((name for name in TOLD_COLOURS if self.variant.startswith(name)), "")
 
     @property
     def look(self) -> dict[str, Any]:
         """How the line is drawn."""
-        dashes = [each for name, each in _DASHES.items() if name in self.variant]
+        dashes = [each for name, each in NETWORK_DASHES.items() if name in self.variant]
         style = (0, dashes[0]) if dashes else "solid"
-        return {"color": _COLOURS.get(self.told, "black"), "linestyle": style, "linewidth": 1.8}
+        return {"color": TOLD_COLOURS.get(self.told, "black"), "linestyle": style, "linewidth": 1.8}
 
     @property
     def words(self) -> str:
@@ -101,7 +99,7 @@ def _lines(records: Sequence[Record]) -> list[Line]:
         # What was overridden stays in the name: a longer run is another line.
         variant = record.command.split(":", 1)[-1].rsplit(" --seed", 1)[0]
         variants.setdefault(variant, []).append(record)
-    known = list(_COLOURS)
+    known = list(TOLD_COLOURS)
     lines = [Line(variant, runs) for variant, runs in variants.items()]
     return sorted(lines, key=lambda line: known.index(line.told) if line.told else len(known))
 

@@ -17,15 +17,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from recombine.figures import NETWORK_DASHES, TOLD_COLOURS
 from recombine.measure.locality import HIGH, RADIUS
 from recombine.measurement import Number
 from recombine.report.correlation import Pairs, rank_correlation
 from recombine.report.record import Record
 from recombine.report.table import quoted
 
-# Hue says what is told, the dashes by which network (Okabe and Ito's colours).
-_COLOURS = {"grid_all": "#0072B2", "grid_one": "#D55E00", "list_all": "#00875F"}
-_DASHES = {"_local": (5, 1.5), "_global_window": (1, 1), "_channels": (7, 1.5, 1, 1.5)}
 _MARKERS = {"_local": "s", "_global_window": "^", "_channels": "D"}
 _SIZES = (14, 32, 60)
 """Of an early, a middle and a late point."""
@@ -41,7 +39,7 @@ class Model:
     @property
     def colour(self) -> str:
         """The hue of what it is told."""
-        known = [colour for name, colour in _COLOURS.items() if self.variant.startswith(name)]
+        known = [colour for name, colour in TOLD_COLOURS.items() if self.variant.startswith(name)]
         return known[0] if known else "0.3"
 
     @property
@@ -56,7 +54,7 @@ class Model:
     @property
     def line(self) -> dict[str, Any]:
         """How its line is drawn."""
-        dashes = self._of(_DASHES, None)
+        dashes = self._of(NETWORK_DASHES, None)
         style = (0, dashes) if dashes else "solid"
         return {"color": self.colour, "linestyle": style, "linewidth": 1.5, "label": self.words}
 

@@ -7,14 +7,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.measure.matching import matched
+from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement
 from recombine.reader import Found
 from recombine.scene import Factor
 
-RADIUS = 1 / 21
-"""A found object is the one that was there when their centres are this close, as a share of the
-image's side: 3 pixels of 64."""
 PIXELS = 64
 """Distances are told in pixels of an image of this side."""
 

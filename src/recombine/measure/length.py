@@ -16,12 +16,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.measure.matching import matched
+from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement, Number, student_t
 from recombine.reader import Found, Reader
 
-RADIUS = 1 / 21
-"""How far from a told place, in image sides, an object may be found."""
 SAMPLES = 256
 """With fewer samples of a K, nothing is called K_max."""
 LEAST = 0.5

@@ -4,6 +4,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+RADIUS = 1 / 21
+"""How far apart, in image sides, two centres of one object may be: 3 pixels of 64."""
+
 
 def matched(
     found_place: Float[Tensor, "batch found 2"],
