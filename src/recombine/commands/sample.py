@@ -23,7 +23,6 @@ from recombine.commands.measure import chosen_checkpoint, plan_of, subject_of, w
 from recombine.commands.parse import UNSET
 from recombine.condition import EncodesPlaces
 from recombine.experiment import Experiment, Trained
-from recombine.measure.length import 
 from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement, Number, student_t
 from recombine.reader import Found
