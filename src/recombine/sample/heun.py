@@ -16,6 +16,7 @@ from torch import Tensor
 
 from recombine.denoiser import Denoiser, check_answer, noise
 from recombine.draw import bits
+from recombine.sample.guidance import Guidance
 
 _STREAM = 0x5A3B1E
 """Keeps the noise of samples apart from the draws that place objects."""
@@ -26,7 +27,8 @@ class Sampler:
     """How to descend (Karras et al. 2022): `order` 2 is Heun's method, 1 is Euler's.
 
     Levels are even in sigma^(1/bend). `churn` is how much noise is stirred in anew, in all steps
-    together (S_churn; 0: none, the sample is a function of its start).
+    together (S_churn; 0: none, the sample is a function of its start). With `guidance` the
+    denoiser listens more closely than it was taught to.
     """
 
     steps: int = 32
@@ -35,6 +37,7 @@ class Sampler:
     bend: float = 7.0
     churn: float = 0.0
     order: int = 2
+    guidance: Guidance | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -108,6 +111,8 @@ def trajectory(
             f"churn draws noise: give one seed for each of the {len(start)} samples; "
             f"got {'none' if seeds is None else len(seeds)}"
         )
+    if sampler.guidance is not None:
+        denoiser = sampler.guidance(denoiser)
     levels = sampler.levels().tolist()
     x = start.detach() * levels[0]
     for step, (here, there) in enumerate(pairwise(levels), start=1):
