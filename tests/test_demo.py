@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from recombine.experiment import Trained
 from recombine.measurement import Measurement
 from recombine.report.page import Group, Picture, Section, page
 from recombine.report.record import Record
-from recombine.worlds import WORLDS
 from recombine.worlds.circles import Circles
 from recombine.worlds.clevr import places
 from small_zoo import SMALL, bright_pixels, painted, shipped, use
@@ -92,19 +92,17 @@ def test_the_demo_may_run_again_and_tells_json(
         assert found["count_ceiling@4@grid_all"]["value"] == 0
 
 
-def test_without_models_the_page_shows_the_worlds_and_says_why(
+def test_what_cannot_be_toured_is_said_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(zoo, "FOLDER", tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert command_line.main(["demo", "--device", "cpu"]) == 0
-    said = capsys.readouterr().err
-    assert "not shipped yet: grid_all, grid_one, grid_one_local" in said
-    page = (tmp_path / "recombine-demo" / "report.html").read_text()
-    assert "not shipped yet" in page
-    assert page.count("<img") == len(WORLDS)
     assert command_line.main(["demo", "--samples", "1"]) == 2
     assert "--samples is at least 2; got 1" in capsys.readouterr().err
+    shutil.copy(zoo.path("detector"), tmp_path)
+    monkeypatch.setattr(zoo, "FOLDER", tmp_path)
+    assert command_line.main(["demo", "--device", "cpu"]) == 2
+    assert "zoo:grid_all is not one of detector" in capsys.readouterr().err
+    assert not (tmp_path / "recombine-demo").exists()
 
 
 def test_requested_objects_are_in_cells_of_their_own_and_rendered_there():

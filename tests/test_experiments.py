@@ -57,10 +57,16 @@ COMPARED = {
     },
     ("length_generalization", "grid_one"): ("grid_all", {"conditioner", "asks"}),
     ("length_generalization", "list_all"): ("grid_all", {"conditioner", "network", "asks"}),
-    ("length_generalization", "grid_one_local"): ("grid_one", {"network", "objective", "asks"}),
+    ("length_generalization", "list_all_anywhere"): ("list_all", {"conditioner", "asks"}),
+    ("length_generalization", "grid_one_local"): (
+        "grid_one",
+        {"network", "objective", "sampler", "asks"},
+    ),
+    ("length_generalization", "grid_one_local_unguided"): ("grid_one_local", {"sampler", "asks"}),
+    ("length_generalization", "list_all_local_guided"): ("list_all_local", {"sampler", "asks"}),
     ("length_generalization", "list_all_local"): ("list_all", {"network", "objective", "asks"}),
     ("length_generalization", "grid_one_global_window"): (
-        "grid_one_local",
+        "grid_one_local_unguided",
         {"network", "objective", "asks"},
     ),
     ("length_generalization", "grid_one_channels"): ("grid_one", {"network", "asks"}),

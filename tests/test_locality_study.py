@@ -27,13 +27,14 @@ from recombine.experiments.locality import (
     noisy,
     packed,
 )
-from recombine.figures.locality import checkpoints, draw
+from recombine.figures.locality import PAIR, draw
 from recombine.measure.locality import RADIUS
 from recombine.measurement import Measurement
 from recombine.models.unet import UNet
 from recombine.report import correlation
 from recombine.report.correlation import rank_correlation
 from recombine.report.record import Record
+from recombine.report.table import checkpoints
 from recombine.worlds.clevr import places
 
 CPU = torch.device("cpu")
@@ -57,7 +58,7 @@ def same(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
 
 
 def test_the_models_are_those_of_the_length_study():
-    assert len(variants("locality")) == 8
+    assert len(variants("locality")) == 11
     for name, experiment in variants("locality").items():
         base = getattr(length_generalization, name)
         changed = {
@@ -290,14 +291,14 @@ def kept(variant: str, seed: int, values: list[tuple[float, int] | None]) -> Rec
 
 
 def test_checkpoints_are_paired_by_their_step():
-    assert checkpoints(kept("a", 0, [(0.2, -1), (0.4, 1), (0.9, 4)])) == [
+    assert checkpoints(kept("a", 0, [(0.2, -1), (0.4, 1), (0.9, 4)]), PAIR) == [
         (0.2, -1),
         (0.4, 1),
         (0.9, 4),
     ]
-    assert checkpoints(kept("a", 0, [None, (0.4, 1), None])) == [(0.4, 1)]
+    assert checkpoints(kept("a", 0, [None, (0.4, 1), None]), PAIR) == [(0.4, 1)]
     uncounted = replace(kept("a", 0, [None]), curves={"conditional_locality": [[100, 0.5]]})
-    assert checkpoints(uncounted) == []
+    assert checkpoints(uncounted, PAIR) == []
 
 
 def test_the_figure_shows_maps_lines_and_every_checkpoint():
@@ -312,19 +313,44 @@ def test_the_figure_shows_maps_lines_and_every_checkpoint():
     assert len(maps) == 4
     assert [axes.get_title() for axes in maps] == ["sigma 0.05", "sigma 20", "", ""]
     for axes in maps:
-        assert axes.lines[-1].get_xydata().tolist() == [[0.6, 0.7]]
+        assert axes.patches[0].get_center() == pytest.approx((0.6, 0.7))
         crosses = [line for line in axes.lines if line.get_color() == "#CC0000"]
         assert [line.get_alpha() for line in crosses] == [0.25, 0.75]
+        assert [text.get_text() for text in axes.texts] == ["25", "75"]
+    assert [axes.get_ylabel() for axes in maps[::2]] == [
+        "grid_all\n(locality 0.9)",
+        "grid_one_local\n(locality 0.4)",
+    ]
     lines = [tuple(map(list, line.get_data())) for line in conditional.lines]
-    assert lines == [([6.73, 20.0], [0.375, 0.625]), ([6.73, 20.0], [0.25, 0.5])]
+    chance = ([0, 1], [0.5, 0.5])
+    assert lines == [([6.73, 20.0], [0.375, 0.625]), ([6.73, 20.0], [0.25, 0.5]), chance]
     assert len(pixel.lines) == 2
     points = [points.get_offsets().tolist() for points in scatter.collections]
-    assert points[0] == [[0.5, 0.0], [0.8, 3.0], [0.9, 4.0]]
-    assert points[2] == [[0.3, -2.0], [0.4, -1.0]]
+    # The end first; seeds are set apart by a fifth.
+    assert points[0] == pytest.approx(np.array([[0.9, 3.9], [0.8, 2.9], [0.5, -0.1]]))
+    assert points[1][0] == pytest.approx([1.0, 5.1])
+    assert points[2] == [[0.4, -1.0], [0.3, -2.0]]
     sizes = [points.get_sizes().tolist() for points in scatter.collections]
-    assert sizes[0][0] < sizes[0][1] < sizes[0][2] == sizes[2][-1]
+    assert sizes[0][0] == sizes[2][0] > sizes[0][1] > sizes[0][2]
     assert "Spearman 1 [" in scatter.get_title("left")
     assert "n = 8 checkpoints" in scatter.get_title("left")
+
+
+def test_weights_sampled_again_are_drawn_hollow_and_not_counted():
+    guided = kept("list_all_local_guided", 0, [(1.0, -2), (1.0, 4)])
+    guided = replace(guided, experiment="Sampler(guidance=Guidance(weight=3.0))")
+    guided.measurements["k_max"] = Measurement(7, 7, 8, n=256)
+    # Its own points alone would turn the order around.
+    runs = [guided, kept("list_all_local", 0, [(1.0, 9)]), kept("grid_one", 0, [(0.2, -2)])]
+    *maps, _, _, scatter = draw(runs).axes
+    assert [axes.get_ylabel() for axes in maps[::2]] == [
+        "grid_one\n(locality 0.2)",
+        "list_all_local\n(locality 1)",
+    ]
+    assert "n = 2 checkpoints" in scatter.get_title("left")
+    assert [len(points.get_facecolors()) for points in scatter.collections] == [1, 1, 0]
+    words = [text.get_text() for text in scatter.get_legend().get_texts()]
+    assert words == ["grid_one", "list_all_local", "list_all_local_guided (K_max 7, guided)"]
 
 
 def test_a_record_without_locality_is_drawn_as_an_empty_row():

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from recombine.condition import (
+    Anywhere,
     Conditioner,
     EncodesPlaces,
     Grid,
     List,
+    Slots,
     everything,
     everything_in_random_order,
     nothing,
@@ -137,6 +139,27 @@ def test_what_is_told_decides_what_is_written(encode: EncodesPlaces, scenes: Sce
     one = Conditioner(one_at_random, encode)(scenes, rng)
     count = one.sum(dim=(1, 2)) if isinstance(encode, Grid) else one[..., 2].sum(dim=1)
     assert count.tolist() == scenes.present.any(dim=1).float().tolist()
+
+
+def test_slots_keep_each_object_where_it_stands():
+    place = torch.tensor([[[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]])
+    entries = Slots(4).at(place, torch.tensor([[False, True, True]]))
+    expected = [[0.0] * 3, [0.3, 0.4, 1.0], [0.5, 0.6, 1.0], [0.0] * 3]
+    assert torch.equal(entries, torch.tensor([expected]))
+    with pytest.raises(ValueError, match="3 objects do not stand in 2 slots"):
+        Slots(2).at(place, torch.tensor([[True, False, False]]))
+
+
+def test_anywhere_fills_every_slot_equally_often_and_loses_nothing(scenes: Scenes):
+    generator, filled = torch.Generator().manual_seed(0), torch.zeros(7)
+    for _ in range(100):
+        entries = Slots(7)(Anywhere(7)(scenes, generator))
+        filled += entries[..., 2].sum(dim=0)
+        kept = [sorted(map(tuple, rows[rows[:, 2] > 0, :2].tolist())) for rows in entries]
+        assert kept == [sorted(told) for told in told_places(scenes)]
+    # Of several thousand objects a seventh each; four standard deviations are allowed.
+    share, objects = filled / filled.sum(), float(filled.sum())
+    assert (share - 1 / 7).abs().max() < 4 * (1 / 7 * 6 / 7 / objects) ** 0.5
 
 
 def test_a_list_that_is_too_short_says_so(scenes: Scenes):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from recombine.scene import PER_OBJECT, Scenes
@@ -28,6 +28,16 @@ def everything_in_random_order(scenes: Scenes, generator: torch.Generator) -> Sc
     draw = torch.rand(scenes.present.shape, generator=generator, device=generator.device)
     order = draw.to(scenes.present.device).argsort(dim=1)
     return replace(scenes, **{name: _in_order(getattr(scenes, name), order) for name in PER_OBJECT})
+
+
+@dataclass(frozen=True)
+class Anywhere:
+    """Tell the model about every object, each in any of so many `slots`."""
+
+    slots: int = 12
+
+    def __call__(self, scenes: Scenes, generator: torch.Generator) -> Scenes:
+        return everything_in_random_order(scenes.padded(self.slots), generator)
 
 
 def one_at_random(scenes: Scenes, generator: torch.Generator) -> Scenes:
@@ -154,7 +164,7 @@ class List:
         place, inside = self.told(place, present)
         entry = torch.cat([place, inside[..., None].to(place.dtype)], dim=-1)
         entry = torch.where(inside[..., None], entry, 0)
-        entry = _in_order(entry, (~inside).byte().argsort(dim=1, stable=True))[:, : self.most]
+        entry = _in_order(entry, self._order(inside))[:, : self.most]
         return torch.nn.functional.pad(entry, (0, 0, 0, max(self.most - objects, 0)))
 
     def told(
@@ -162,6 +172,22 @@ class List:
     ) -> tuple[Float[Tensor, "batch object 2"], Bool[Tensor, "batch object"]]:
         """Return the places themselves."""
         return place, present & (place >= 0).all(dim=-1) & (place < 1).all(dim=-1)
+
+    def _order(self, inside: Bool[Tensor, "batch object"]) -> Int[Tensor, "batch object"]:
+        return (~inside).byte().argsort(dim=1, stable=True)
+
+
+@dataclass(frozen=True)
+class Slots(List):
+    """Write (x, y, 1) for each object in the slot it stands in, zeros in the others.
+
+    With `Anywhere` every slot is filled in training, however few the objects.
+    """
+
+    def _order(self, inside: Bool[Tensor, "batch object"]) -> Int[Tensor, "batch object"]:
+        if inside.shape[1] > self.most:
+            raise ValueError(f"{inside.shape[1]} objects do not stand in {self.most} slots")
+        return torch.arange(inside.shape[1], device=inside.device).expand(inside.shape)
 
 
 def _in_order(value: Tensor, order: Tensor) -> Tensor:

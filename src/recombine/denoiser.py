@@ -272,6 +272,17 @@ def check_call(x: Tensor, sigma: Tensor, condition: Tensor) -> None:
     check_levels(sigma)
 
 
+def null_of(null: Callable[[Tensor], Tensor], condition: Tensor) -> Tensor:
+    """Return conditions that say nothing, or raise where a denoiser would not know them."""
+    silent = null(condition)
+    if silent.shape != condition.shape or silent.dtype != condition.dtype:
+        raise ValueError(
+            f"a null condition is like the condition, {condition.dtype} of the shape "
+            f"{tuple(condition.shape)}; got {silent.dtype} of {tuple(silent.shape)}"
+        )
+    return silent
+
+
 def check_answer(answer: Tensor, x: Tensor) -> None:
     """Raise unless a network or denoiser answered in the shape of x."""
     if answer.shape != x.shape:

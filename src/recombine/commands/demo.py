@@ -15,6 +15,7 @@ from recombine.commands import choice
 from recombine.commands.console import drawing, print_json, say
 from recombine.commands.listing import factors_in_words
 from recombine.commands.measure import plan_of, with_steps
+from recombine.commands.panel import listening
 from recombine.commands.parse import UNSET
 from recombine.commands.tour import SEEN, TOUR, Answer, Visit, figure, in_a_few_words, requests
 from recombine.commands.tour import visit as visited
@@ -64,9 +65,6 @@ def run(options: Options) -> None:
     if options.samples < 2:
         raise ValueError(f"--samples is at least 2; got {options.samples}")
     device = choice.chosen_device(options.device)
-    if missing := [stop.name for stop in TOUR if stop.name not in zoo.names()]:
-        only_worlds(options, device, missing)
-        return
     with torch.inference_mode():
         visits = tour(options, device)
         drawn = figure(visits)
@@ -76,16 +74,6 @@ def run(options: Options) -> None:
     report = options.out / "report.html"
     write_text(report, text)
     announce(options, report, visits)
-
-
-def only_worlds(options: Options, device: torch.device, missing: list[str]) -> None:
-    """Write the page without the models that are not trained yet."""
-    absent = f"not shipped yet: {', '.join(missing)}; the page shows the worlds alone"
-    say(absent)
-    options.out.mkdir(parents=True, exist_ok=True)
-    report = options.out / "report.html"
-    write_text(report, page("recombine", f"{TITLE} ({absent})", [worlds(options.seed, device)]))
-    announce(options, report, [])
 
 
 def tour(options: Options, device: torch.device) -> list[Visit]:
@@ -112,6 +100,7 @@ def whole_page(visits: list[Visit], options: Options, device: torch.device) -> s
     sections = [
         *map(section, visits),
         counts(visits, options, device),
+        *listening(visits),
         study(visits),
         further(),
         worlds(options.seed, device),

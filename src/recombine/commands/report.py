@@ -14,7 +14,7 @@ from rich.text import Text
 
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
-from recombine.figures import figures
+from recombine.figures import experiments_of, figures
 from recombine.report.files import write_text
 from recombine.report.page import Section, Table, page
 from recombine.report.record import Record
@@ -83,19 +83,19 @@ def found_records(places: tuple[Path, ...]) -> dict[str, Record]:
 
 def illustrated(record: Record) -> Record:
     """Return the record with the figure of its experiment, where there is one."""
-    drawn = [name for name in figures() if is_of(record, name)]
+    drawn = [name for name in figures() if is_of(record, (name,))]
     return replace(record, figure=str(FIGURES / f"{drawn[0]}.svg")) if drawn else record
 
 
-def is_of(record: Record, experiment: str) -> bool:
-    """Tell whether a record is of a run of this experiment."""
-    return record.command.startswith(f"recombine run {experiment}:")
+def is_of(record: Record, experiments: Sequence[str]) -> bool:
+    """Tell whether a record is of a run of one of these experiments."""
+    return record.command.startswith(tuple(f"recombine run {name}:" for name in experiments))
 
 
 def redraw(folder: Path, records: Sequence[Record]) -> None:
     """Draw every figure that has records; the same records give the same file."""
     for name, draw in figures().items():
-        mine = [record for record in records if is_of(record, name)]
+        mine = [record for record in records if is_of(record, experiments_of(name))]
         if mine:
             folder.mkdir(parents=True, exist_ok=True)
             with rc_context({"svg.hashsalt": name}):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import torch
 from jaxtyping import Bool, Float
@@ -46,7 +47,8 @@ TOUR = (
         "grid_one_local",
         "Exp. 2L",
         "The data of grid_one again: the same images, told of one object. But this network is "
-        "local: each part of the image hears only what is told nearby.",
+        "local: each part of the image hears only what is told nearby. It draws under guidance, "
+        "without which neighbours merge and with which colours are less varied.",
     ),
 )
 
@@ -168,7 +170,9 @@ def figure(visits: Sequence[Visit]) -> Image.Image:
     from matplotlib.figure import Figure
 
     columns = len(visits[0].answers)
-    drawing = Figure(figsize=(3 * columns + 1.2, 3.2 * len(visits) + 0.4), dpi=110)
+    # Two images beside each other, and words below.
+    tall = 1.4 * ceil(len(visits[0].answers[0].images) / 2) + 0.4
+    drawing = Figure(figsize=(3 * columns + 1.2, tall * len(visits) + 0.4), dpi=110)
     canvas = FigureCanvasAgg(drawing)
     axes = drawing.subplots(len(visits), columns, squeeze=False)
     for row, each in zip(axes, visits, strict=True):

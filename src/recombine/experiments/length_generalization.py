@@ -17,10 +17,12 @@ import torch
 
 from recombine import zoo
 from recombine.condition import (
+    Anywhere,
     Conditioner,
     EncodesPlaces,
     Grid,
     List,
+    Slots,
     everything_in_random_order,
     one_at_random,
 )
@@ -154,9 +156,15 @@ list_all = replace(
     asks=(Length(Expectation(paper=3, grade="second-hand", most=4)),),
 )
 
-# The smallest of 1, 2, 3 and 4 with which a local network, told of two places side by side, hits
-# both in 0.9 of samples: docs/decisions/006.
+# Without it, two told cells side by side are often drawn as one object: docs/decisions/006.
 GUIDED = replace(grid_all.sampler, guidance=Guidance(torch.zeros_like, 3.0))
+
+list_all_anywhere = replace(
+    list_all,
+    question="Is it the untrained end of the list? The same, with objects in any of its slots",
+    conditioner=Conditioner(Anywhere(List().most), Slots()),
+    asks=(Length(),),
+)
 
 grid_one_local = replace(
     grid_one,
@@ -172,7 +180,6 @@ list_all_local = replace(
     question="Told every object in a list, does a local network draw more than it has seen?",
     network=replace(STUDY_LOCAL, entry=Places(List().most, nearest=True)),
     objective=grid_one_local.objective,
-    sampler=GUIDED,
     asks=(Length(Expectation(paper=9, grade="second-hand", least=9)),),
 )
 
@@ -180,16 +187,19 @@ grid_one_local_unguided = replace(
     grid_one_local,
     question="What of that is guidance? The same weights, sampled as told",
     sampler=grid_all.sampler,
+    asks=(Length(Expectation(paper=9, grade="second-hand")),),
 )
 
-list_all_local_unguided = replace(
+list_all_local_guided = replace(
     list_all_local,
-    question=grid_one_local_unguided.question,
-    sampler=grid_all.sampler,
+    question="Does guidance help where places are told exactly? The same weights, guided",
+    sampler=GUIDED,
+    asks=(Length(),),
 )
 
+# Beside the unguided one: these windows hardly ever have nothing told, so there is no null.
 grid_one_global_window = replace(
-    grid_one_local,
+    grid_one_local_unguided,
     question="Is it locality that repairs it? The same network with a window of 17 x 17 cells",
     network=replace(STUDY_LOCAL, window=8),
     objective=replace(OBJECTIVE, weigh=Windows(CELLS, window=8)),

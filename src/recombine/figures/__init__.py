@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TypeAlias
 
 from matplotlib.figure import Figure
@@ -19,7 +20,13 @@ Draw: TypeAlias = Callable[[Sequence[Record]], Figure]
 
 def figures() -> dict[str, Draw]:
     """Return how to draw each figure, by the name of its file, which is its experiment's."""
-    return {
-        name: importlib.import_module(f"{__name__}.{name}").draw
-        for _, name, _ in pkgutil.iter_modules(__path__)
-    }
+    return {name: _module(name).draw for _, name, _ in pkgutil.iter_modules(__path__)}
+
+
+def experiments_of(figure: str) -> tuple[str, ...]:
+    """Return the experiments whose records a figure reads: its own and those it names besides."""
+    return figure, *getattr(_module(figure), "BESIDES", ())
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{name}")

@@ -1,6 +1,7 @@
 """Figure: models that hear each place where it is go on beyond training; the others do not.
 
-Reads the records of experiments/length_generalization.py. Left: the share of samples that succeed,
+Reads the records of experiments/length_generalization.py, and of experiments/locality.py, which
+asks the same. Left: the share of samples that succeed,
 over the number of told places; lines are means over seeds, bars the exact interval of each seed,
 dots the K_max of each seed; grey are true renders (ceiling) and shuffled conditions (chance).
 Right: the objects found in a sample; bars are Student's intervals. One row per training set.
@@ -18,6 +19,7 @@ from recombine.figures import NETWORK_DASHES, TOLD_COLOURS
 from recombine.measurement import Measurement, Number
 from recombine.report.record import Record
 
+BESIDES = ("locality",)
 _THIN: dict[str, Any] = {"color": "0.6", "linewidth": 0.8}
 _WORDS = {"grid_all": "grid, all told", "grid_one": "grid, one told", "list_all": "list, all told"}
 
@@ -41,7 +43,10 @@ class Line:
         """How the line is drawn."""
         dashes = [each for name, each in NETWORK_DASHES.items() if name in self.variant]
         style = (0, dashes[0]) if dashes else "solid"
-        return {"color": TOLD_COLOURS.get(self.told, "black"), "linestyle": style, "linewidth": 1.8}
+        colour = TOLD_COLOURS.get(self.told, "black")
+        # The same weights drawn from in another way: beside the point, hence faint.
+        faint = {"alpha": 0.4} if "guided" in self.variant else {}
+        return {"color": colour, "linestyle": style, "linewidth": 1.8, **faint}
 
     @property
     def words(self) -> str:
@@ -113,7 +118,7 @@ def _success(axes: Axes, lines: Sequence[Line]) -> None:
         labels += [Label(name, points[-1][1], _THIN) for points in greys[:1]]
     for line in lines:
         for run in line.runs:
-            _mark(axes, run, line.look["color"])
+            _mark(axes, run, line.look)
     _write(axes, _last(lines), labels, top=1.0)
     axes.set_title(
         "share of samples that succeed (dots: K_max of each seed)", loc="left", fontsize=10
@@ -151,12 +156,13 @@ def _curve(axes: Axes, line: Line, name: str, shift: float) -> None:
                 axes.plot(*at, color=line.look["color"], linewidth=0.9, alpha=0.6, zorder=2)
 
 
-def _mark(axes: Axes, run: Record, colour: str) -> None:
+def _mark(axes: Axes, run: Record, look: dict[str, Any]) -> None:
     """Put a dot at K_max; no line reaches one of 0."""
     reached = run.measurements.get("k_max")
     if reached and reached.value > 0:
         at = [reached.value], [run.measurements[f"success@{reached.value}"].value]
-        axes.plot(*at, "o", color=colour, markersize=6.5, markeredgecolor="white", zorder=4)
+        dot: dict[str, Any] = {"markersize": 6.5, "markeredgecolor": "white", "zorder": 4}
+        axes.plot(*at, "o", color=look["color"], alpha=look.get("alpha"), **dot)
 
 
 def _write(axes: Axes, last: int, labels: Sequence[Label], top: Number) -> None:

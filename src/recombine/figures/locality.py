@@ -1,10 +1,13 @@
-"""Figure: models whose pixels hear only the object at their own place go on beyond training.
+"""Figure: when trained, the models that go on beyond training are those that listen locally.
 
 Reads the records of experiments/locality.py. Left, a row per model (its first seed) and a column
-per noise level: which pixels of the noisy image the dotted pixel listens to (black: most; the
-square is what counts as near), and which told objects (crosses, red: much). Right: both localities
-over noise, mean over seeds, shaded high noise; and K_max beyond training over conditional
-locality, a point per checkpoint, small for early ones.
+per noise level: which pixels of the noisy image the middle of the square listens to (dark: most;
+the square is what counts as near), and which told objects (crosses; per cent, red: much). That is
+the lowest place of one scene; the number beside it is of all places and scenes. Right: both
+localities over noise, mean over seeds, shaded high noise; and K_max beyond training over
+conditional locality, a point per checkpoint: small early in training, where locality is there
+before K_max, large at its end. Weights that are sampled a second time, with guidance or without,
+are drawn hollow and not counted again. Locality is never measured under guidance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +22,18 @@ from matplotlib.ticker import MaxNLocator
 
 from recombine.figures import NETWORK_DASHES, TOLD_COLOURS
 from recombine.measure.locality import HIGH, RADIUS
-from recombine.measurement import Number
-from recombine.report.correlation import Pairs, rank_correlation
 from recombine.report.record import Record
-from recombine.report.table import quoted
+from recombine.report.table import checkpoints, correlation, number, quoted, variant
 
+PAIR = ("conditional_locality", "beyond_objects")
+"""What the scatter shows: K_max beyond training, over locality."""
+SAMPLED_AGAIN = ("_guided", "_unguided")
+"""How variants end that are the weights of another one, sampled in another way."""
 _MARKERS = {"_local": "s", "_global_window": "^", "_channels": "D"}
-_SIZES = (14, 32, 60)
-"""Of an early, a middle and a late point."""
+_SIZES = (70, 34, 14)
+"""Of a point at the end of training, before it, and earlier."""
+_APART = 0.2
+"""How far points of two seeds are set apart; K_max is a whole number."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +50,23 @@ class Model:
         return known[0] if known else "0.3"
 
     @property
+    def counted(self) -> bool:
+        """Whether its weights are its own."""
+        return not self.variant.endswith(SAMPLED_AGAIN)
+
+    @property
+    def title(self) -> str:
+        """Its name, and the conditional locality of its first run at high noise."""
+        high = self.runs[0].measurements.get("conditional_locality")
+        return self.variant if high is None else f"{self.variant}\n(locality {number(high.value)})"
+
+    @property
     def words(self) -> str:
-        """Its name, as one says it."""
-        return self.variant.replace("_", " ")
+        """Its name, and the K_max of its seeds."""
+        found = [run.measurements.get("k_max") for run in self.runs]
+        most = " and ".join(dict.fromkeys(number(each.value) for each in found if each is not None))
+        guided = ", guided" * any("guidance=Guidance(" in run.experiment for run in self.runs)
+        return f"{self.variant} (K_max {most}{guided})" if most else self.variant
 
     def _of(self, looks: Mapping[str, Any], plain: Any) -> Any:
         found = [look for name, look in looks.items() if name in self.variant]
@@ -53,15 +74,19 @@ class Model:
 
     @property
     def line(self) -> dict[str, Any]:
-        """How its line is drawn."""
+        """How its line is drawn; dashes of lists begin later, so that those of grids show too."""
         dashes = self._of(NETWORK_DASHES, None)
-        style = (0, dashes) if dashes else "solid"
-        return {"color": self.colour, "linestyle": style, "linewidth": 1.5, "label": self.words}
+        start = sum(dashes) / 2 if dashes and self.variant.startswith("list") else 0
+        style = (start, (dashes[0] / 2, *dashes[1:]) if dashes else None)
+        return {"color": self.colour, "linestyle": style, "linewidth": 1.6, "label": self.variant}
 
     @property
-    def marker(self) -> str:
-        """The shape of its points."""
-        return self._of(_MARKERS, "o")
+    def point(self) -> dict[str, Any]:
+        """How its points are drawn."""
+        filled = {"facecolors": self.colour, "edgecolors": "white", "linewidths": 0.6}
+        hollow = {"facecolors": "none", "edgecolors": self.colour, "linewidths": 1.0}
+        look = filled if self.counted else hollow
+        return {"marker": self._of(_MARKERS, "o"), **look, "zorder": 3}
 
     def over_noise(self, name: str) -> tuple[list[float], list[float]]:
         """Return the levels at which this is defined, and the mean over seeds there."""
@@ -74,85 +99,81 @@ class Model:
         return list(found), list(found.values())
 
 
-def checkpoints(run: Record) -> list[tuple[Number, Number]]:
-    """Return conditional locality and K_max beyond training, from the first milestone to the end.
-
-    A milestone at which either is undefined has no point.
-    """
-    names = ("conditional_locality", "beyond_objects")
-    early, late = (dict(run.curves.get(name, [])) for name in names)
-    pairs = [(early[step], late[step]) for step in sorted(early.keys() & late.keys())]
-    end = [run.measurements.get(name) for name in names]
-    if end[0] is not None and end[1] is not None:
-        pairs.append((end[0].value, end[1].value))
-    return pairs
-
-
 def draw(records: Sequence[Record]) -> Figure:
     """Draw heat maps at the left, locality over noise and the scatter at the right."""
     models = _models(records)
     if not models:
         raise ValueError("locality is drawn from 1 record or more; got none")
-    columns = max(1, *(len(_levels(model)) for model in models))
-    height = max(1.45 * len(models) + 0.5, 8.5)
-    figure = Figure(figsize=(1.45 * columns + 7.5, height), layout="constrained")
-    halves: Any = figure.subfigures(1, 2, width_ratios=[1.45 * columns + 1, 6.0])
+    alone = [model for model in models if model.counted] or models
+    maps = [kept_maps(model.runs[0]) for model in alone]
+    columns = max(1, *map(len, maps))
+    height = max(1.9 * len(alone) + 0.4, 9.0)
+    figure = Figure(figsize=(1.9 * columns + 7.0, height), layout="constrained")
+    halves: Any = figure.subfigures(1, 2, width_ratios=[1.9 * columns + 0.6, 6.4])
     left, right = halves
-    panels = left.subplots(len(models), columns, squeeze=False)
-    for row, model in zip(panels, models, strict=True):
-        _maps(list(row), model)
-    for axes, level in zip(panels[0], _levels(models[0]), strict=False):
-        axes.set_title(f"sigma {level}", fontsize=9, pad=3)
-    conditional, pixel, scatter = right.subplots(3, 1, height_ratios=[1, 1, 1.3])
+    panels = left.subplots(len(alone), columns, squeeze=False)
+    for row, model in zip(panels, alone, strict=True):
+        _row(list(row), model)
+    for axes, shown in zip(panels[0], maps[0], strict=False):
+        axes.set_title(f"sigma {shown['sigma']}", fontsize=9, pad=3)
+    conditional, pixel, scatter = right.subplots(3, 1, height_ratios=[1, 1, 1.7])
     conditional.sharex(pixel)
-    _over_noise(conditional, models, "conditional_locality")
-    _over_noise(pixel, models, "pixel_locality")
-    pixel.legend(frameon=False, fontsize=7.5, ncols=2, loc="lower left", handlelength=3.5)
+    _over_noise(conditional, alone, "conditional_locality")
+    _over_noise(pixel, alone, "pixel_locality")
+    pixel.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", handlelength=3.5)
     _scatter(scatter, models)
     return figure
 
 
 def _models(records: Sequence[Record]) -> list[Model]:
     variants: dict[str, list[Record]] = {}
-    for record in records:
-        # What was overridden stays in the name: a longer run is another model.
-        variant = record.command.split(":", 1)[-1].rsplit(" --seed", 1)[0]
-        variants.setdefault(variant, []).append(record)
-    return [Model(variant, runs) for variant, runs in variants.items()]
+    for record in sorted(records, key=lambda record: record.seed):
+        variants.setdefault(variant(record), []).append(record)
+    models = [Model(name, runs) for name, runs in variants.items()]
+    # Plain networks first, as told in the order of TOLD_COLOURS.
+    told = list(TOLD_COLOURS.values())
+    return sorted(models, key=lambda model: (len(model.variant.split("_")), _at(told, model)))
 
 
-def _shown(model: Model) -> list[dict[str, Any]]:
-    """Return the maps of the told place that is lowest in the image of its first run."""
-    maps = model.runs[0].curves.get("locality_maps", [])
+def _at(told: Sequence[str], model: Model) -> int:
+    return told.index(model.colour) if model.colour in told else len(told)
+
+
+def kept_maps(record: Record) -> list[dict[str, Any]]:
+    """Return the heat maps of the told place that is lowest in the image, from the lowest sigma."""
+    maps = record.curves.get("locality_maps", [])
     lowest = max((each["pixel"] for each in maps), key=lambda pixel: pixel[1], default=None)
     return [each for each in maps if each["pixel"] == lowest]
 
 
-def _levels(model: Model) -> list[str]:
-    return [each["sigma"] for each in _shown(model)]
+def draw_map(axes: Axes, shown: Mapping[str, Any], places: Sequence[Sequence[float]]) -> None:
+    """Draw one heat map with its told places, each with the share of it that is heard here."""
+    # Square roots, so that faint influence shows; not up to black, so that crosses do.
+    roots = [[int(each) ** 0.5 for each in line.split()] for line in shown["map"]]
+    shades: dict[str, Any] = {"vmin": 0, "vmax": 1.7 * 999**0.5, "interpolation": "nearest"}
+    axes.imshow(roots, cmap="Greys", extent=(0, 1, 1, 0), **shades)
+    x, y = shown["pixel"]
+    near: dict[str, Any] = {"fill": False, "edgecolor": "0.2", "linewidth": 0.9}
+    axes.add_patch(Rectangle((x - RADIUS, y - RADIUS), 2 * RADIUS, 2 * RADIUS, **near))
+    for (right, down), heard in zip(places, shown["heard"], strict=False):
+        axes.plot(right, down, "x", color="0.7", markersize=6, markeredgewidth=1)
+        cross: dict[str, Any] = {"markersize": 6, "markeredgewidth": 2}
+        axes.plot(right, down, "x", color="#CC0000", alpha=min(heard, 1.0), **cross)
+        words: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7, "color": "0.15"}
+        axes.text(right, down - 0.035, f"{100 * heard:.0f}", **words)
+    axes.set(xlim=(0, 1), ylim=(1, 0), xticks=[], yticks=[])
+    axes.spines[:].set_color("0.8")
 
 
-def _maps(row: Sequence[Axes], model: Model) -> None:
+def _row(row: Sequence[Axes], model: Model) -> None:
     """Draw the heat maps of one model, one noise level beside the other."""
     for axes in row:
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_color("0.8")
-    row[0].set_ylabel(model.words, fontsize=8, color=model.colour)
-    for axes, shown in zip(row, _shown(model), strict=False):
-        heat = [[int(number) for number in line.split()] for line in shown["map"]]
-        # Square roots, so that faint influence shows.
-        roots = [[number**0.5 for number in line] for line in heat]
-        axes.imshow(roots, cmap="Greys", extent=(0, 1, 1, 0), interpolation="nearest")
-        x, y = shown["pixel"]
-        near: dict[str, Any] = {"fill": False, "edgecolor": "C0", "linewidth": 0.8}
-        axes.add_patch(Rectangle((x - RADIUS, y - RADIUS), 2 * RADIUS, 2 * RADIUS, **near))
-        places = model.runs[0].curves.get("locality_places", [])
-        for (right, down), heard in zip(places, shown["heard"], strict=False):
-            axes.plot(right, down, "x", color="0.8", markersize=6, markeredgewidth=1)
-            cross: dict[str, Any] = {"markersize": 6, "markeredgewidth": 2}
-            axes.plot(right, down, "x", color="#CC0000", alpha=min(heard, 1.0), **cross)
-        axes.plot(x, y, ".", color="C0", markersize=4)
-        axes.set(xlim=(0, 1), ylim=(1, 0))
+    row[0].set_ylabel(model.title, fontsize=9, color=model.colour)
+    places = model.runs[0].curves.get("locality_places", [])
+    for axes, shown in zip(row, kept_maps(model.runs[0]), strict=False):
+        draw_map(axes, shown, places)
 
 
 def _over_noise(axes: Axes, models: Sequence[Model], name: str) -> None:
@@ -162,24 +183,40 @@ def _over_noise(axes: Axes, models: Sequence[Model], name: str) -> None:
     axes.set(xscale="log", ylim=(0, 1.03))
     axes.set_title(f"{name.replace('_', ' ')} (1: local)", loc="left", fontsize=10)
     axes.set_xlabel("sigma (shaded: high noise; no line where undefined)", fontsize=9)
+    told = [len(model.runs[0].curves.get("locality_places", [])) for model in models]
+    if name.startswith("conditional") and max(told) > 1:
+        words = f"1/{max(told)}: the own object is heard like any other"
+        axes.axhline(1 / max(told), color="0.4", linewidth=0.8, linestyle=":", zorder=0)
+        axes.text(0.01, 1 / max(told) - 0.03, words, **_beside(axes), va="top")
     _finish(axes)
 
 
+def _beside(axes: Axes) -> dict[str, Any]:
+    return {"transform": axes.get_yaxis_transform(), "fontsize": 7.5, "color": "0.4"}
+
+
 def _scatter(axes: Axes, models: Sequence[Model]) -> None:
-    runs = []
     for model in models:
-        for number, run in enumerate(model.runs):
-            points = checkpoints(run)
-            runs.append(points)
-            sizes = [*_SIZES[:1] * (len(points) - 3), *_SIZES][-len(points) :] if points else []
-            label = model.words if number == 0 else None
-            look: dict[str, Any] = {"color": model.colour, "marker": model.marker, "label": label}
-            axes.scatter(*_split(points), s=sizes, alpha=0.75, edgecolors="white", **look)
-    found = rank_correlation(runs)
+        for seed, run in enumerate(model.runs):
+            # The end first, so that early points of the same place lie on it.
+            points = checkpoints(run, PAIR)[::-1]
+            apart = _APART * (seed - (len(model.runs) - 1) / 2)
+            places = [x for x, _ in points], [y + apart for _, y in points]
+            sizes = [*_SIZES, *_SIZES[-1:] * (len(points) - 3)][: len(points)]
+            axes.plot(*places, color=model.colour, linewidth=0.6, alpha=0.5, zorder=2)
+            label = model.words if seed == 0 else None
+            axes.scatter(*places, s=sizes, label=label, **model.point)
+    found = correlation([run for model in models if model.counted for run in model.runs], PAIR)
     said = f"Spearman {quoted(found)} checkpoints" if found else "too few checkpoints to correlate"
     axes.set_title(f"K_max beyond training; {said}", loc="left", fontsize=10)
-    axes.set_xlabel("conditional locality at high noise (large: end of training)", fontsize=9)
-    axes.legend(frameon=False, fontsize=7.5, ncols=2)
+    axes.set_xlabel("conditional locality at high noise (small: early in training)", fontsize=9)
+    axes.set_ylabel("K_max minus the most objects seen", fontsize=9)
+    axes.axhline(0, color="0.85", linewidth=0.8, zorder=0)
+    title: dict[str, Any] = {"title": "hollow: the same weights again, not counted"}
+    legend = axes.legend(frameon=False, fontsize=8, title_fontsize=8, alignment="left", **title)
+    for handle in legend.legend_handles:
+        if handle is not None:
+            handle.set(sizes=[_SIZES[1]])
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     _finish(axes)
 
@@ -187,7 +224,3 @@ def _scatter(axes: Axes, models: Sequence[Model]) -> None:
 def _finish(axes: Axes) -> None:
     axes.tick_params(labelsize=8, length=3)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _split(points: Pairs) -> tuple[list[Number], list[Number]]:
-    return [x for x, _ in points], [y for _, y in points]

@@ -88,8 +88,9 @@ class Outcome:
 
     @property
     def mean_count(self) -> Measurement:
-        """Mean number of objects found."""
-        return Measurement.mean(self.count.tolist())
+        """Mean number of objects found; fewer than none are not."""
+        found = Measurement.mean(self.count.tolist())
+        return replace(found, low=max(found.low or 0.0, 0.0))
 
     @property
     def extra(self) -> Measurement:

@@ -13,6 +13,7 @@ from recombine.denoiser import (
     Reading,
     check_answer,
     noise,
+    null_of,
     per_image,
     unit_noise,
 )
@@ -37,12 +38,7 @@ class Dropout:
     def __call__(
         self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
     ) -> Shaped[Tensor, " batch *told"]:
-        null = self.null(condition)
-        if null.shape != condition.shape or null.dtype != condition.dtype:
-            raise ValueError(
-                f"a null condition is like the condition, {condition.dtype} of the shape "
-                f"{tuple(condition.shape)}; got {null.dtype} of {tuple(null.shape)}"
-            )
+        null = null_of(self.null, condition)
         draw = torch.rand(len(condition), generator=generator, device=generator.device)
         dropped = (draw < self.share).to(condition.device)
         return torch.where(dropped.reshape(-1, *[1] * (condition.dim() - 1)), null, condition)

@@ -1,8 +1,9 @@
 """Tables of Markdown made from records, and pasted into pages between markers.
 
 A page says `<!-- table:NAME -->` and `<!-- /table -->`; what stands between them is replaced.
-NAME is `findings` (every question, one row each), `papers` (what a paper reports, beside ours) or
-`measurements:RECORD` (one record, whole).
+NAME is `findings` (every question, one row each), `papers` (what a paper reports, beside ours),
+`measurements:RECORD` (one record, whole), `compared:RECORD,...:MEASUREMENT,...` (a row per record)
+or `correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
 """
 
 import os
@@ -13,6 +14,7 @@ from pathlib import PurePath
 from statistics import fmean
 
 from recombine.measurement import Measurement, Number, student_t
+from recombine.report.correlation import Pairs, rank_correlation
 from recombine.report.record import Record
 
 _MARKER = re.compile(r"^<!-- (?:table:(?P<name>\S+)|(?P<end>/table)) -->$")
@@ -40,7 +42,7 @@ def duration(seconds: Number) -> str:
 
 def quoted(measured: Measurement) -> str:
     """Write a measurement with its interval and n: 0.93 [0.9, 0.96], n = 500."""
-    return f"{number(measured.value)}{_interval(measured.low, measured.high)}, n = {measured.n:,}"
+    return f"{_value(measured)}, n = {measured.n:,}"
 
 
 def over_seeds(runs: Sequence[Measurement]) -> str:
@@ -94,7 +96,7 @@ def side_by_side(runs: Sequence[Measurement]) -> str:
     """Write one measurement of several seeds; whole numbers are listed, as 7.5 is not a count."""
     if len(runs) == 1 or not all(isinstance(run.value, int) for run in runs):
         return over_seeds(runs)
-    values = [f"{number(run.value)}{_interval(run.low, run.high)}" for run in runs]
+    values = list(map(_value, runs))
     samples = dict.fromkeys(f"{run.n:,}" for run in runs)
     return f"{', '.join(values)}, n = {' and '.join(samples)}"
 
@@ -136,6 +138,62 @@ def measurements(record: Record) -> str:
     return markdown(_MEASUREMENTS, [_row(*pair) for pair in record.measurements.items()])
 
 
+def variant(record: Record) -> str:
+    """Return what was run; what was overridden stays in the name, as a longer run is another."""
+    return record.command.split(":", 1)[-1].rsplit(" --seed", 1)[0]
+
+
+def compared(runs: Sequence[Record], names: Sequence[str]) -> str:
+    """Return a row per run and a column per measurement, empty where a run does not have it."""
+    head = ["variant", "seed", *names]
+    rows = [
+        [variant(run), str(run.seed), *(_value(run.measurements.get(name)) for name in names)]
+        for run in runs
+    ]
+    of: dict[str, list[str]] = {}
+    for name in names:
+        counts = dict.fromkeys(f"{run.measurements[name].n:,}" for run in _having(name, runs))
+        of.setdefault(" and ".join(counts), []).append(f"`{name}`")
+    said = [f"{n} ({', '.join(which)})" if len(of) > 1 else n for n, which in of.items()]
+    return f"{markdown(head, rows)}\n\nn = {', '.join(said)}; in brackets, 95 % intervals."
+
+
+def checkpoints(run: Record, names: Sequence[str]) -> list[tuple[Number, Number]]:
+    """Return two measurements at every milestone that has both, and at the end of training."""
+    early, late = (dict(run.curves.get(name, [])) for name in names)
+    pairs = [(early[step], late[step]) for step in sorted(early.keys() & late.keys())]
+    end = [run.measurements.get(name) for name in names]
+    if end[0] is not None and end[1] is not None:
+        pairs.append((end[0].value, end[1].value))
+    return pairs
+
+
+def correlation(
+    runs: Iterable[Record], names: Sequence[str], part: slice = slice(None)
+) -> Measurement | None:
+    """Return the rank correlation of two measurements over checkpoints, or a part of each run's.
+
+    The runs may come in any order: the bootstrap would not give the same interval for another.
+    """
+    ordered = sorted(runs, key=lambda run: (run.command, run.seed))
+    found: list[Pairs] = [checkpoints(run, names)[part] for run in ordered]
+    return rank_correlation(found)
+
+
+def correlated(runs: Sequence[Record], names: Sequence[str]) -> str:
+    """Return how the order of one measurement tells that of the other, over training and after."""
+    if len(names) != 2:
+        raise ValueError(f"two measurements are correlated; got {', '.join(names)}")
+    counted = [run for run in runs if checkpoints(run, names)]
+    size = [str(len({variant(run) for run in counted})), str(len(counted))]
+    rows = []
+    for words, part in (("all", slice(None)), ("the last of each run", slice(-1, None))):
+        found = correlation(runs, names, part)
+        n = "" if found is None else f"{found.n:,}"
+        rows.append([words, *size, n, _value(found) or "undefined"])
+    return markdown(("checkpoints", "models", "runs", "n", "Spearman"), rows)
+
+
 def pasted(text: str, records: Mapping[str, Record], beside: PurePath) -> str:
     """Return a page with every marked table filled in; `beside` is the page's own folder."""
     lines: list[str] = []
@@ -165,8 +223,35 @@ def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
         return papers(records.values())
     if kind == "measurements" and subject in records:
         return measurements(records[subject])
+    if kind in ("compared", "correlated"):
+        return (compared if kind == "compared" else correlated)(*_chosen(subject, records))
     known = ", ".join(["findings", "papers", *(f"measurements:{each}" for each in records)])
     raise ValueError(f"table {name!r} is not known; expected one of {known}")
+
+
+def _chosen(subject: str, records: Mapping[str, Record]) -> tuple[list[Record], list[str]]:
+    """Return the records and the measurements of RECORD,...:MEASUREMENT,... where all are known."""
+    which, _, measured = subject.partition(":")
+    for each in which.split(","):
+        if each not in records:
+            raise ValueError(f"record {each!r} is not known; expected one of {', '.join(records)}")
+    runs, names = [records[each] for each in which.split(",")], measured.split(",")
+    for name in names:
+        if not _having(name, runs):
+            found = dict.fromkeys(each for run in runs for each in run.measurements)
+            known = ", ".join(each for each in found if "@" not in each)
+            raise ValueError(f"{name!r} is measured in none of {which}; measured there: {known}")
+    return runs, names
+
+
+def _having(name: str, runs: Iterable[Record]) -> list[Record]:
+    return [run for run in runs if name in run.measurements]
+
+
+def _value(measured: Measurement | None) -> str:
+    if measured is None:
+        return ""
+    return f"{number(measured.value)}{_interval(measured.low, measured.high)}"
 
 
 def _by_question(records: Iterable[Record]) -> list[list[Record]]:

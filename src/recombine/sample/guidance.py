@@ -7,7 +7,7 @@ from math import isfinite
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from recombine.denoiser import Denoiser
+from recombine.denoiser import Denoiser, null_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Guidance:
             sigma: Float[Tensor, " batch"],
             condition: Shaped[Tensor, " batch *told"],
         ) -> Float[Tensor, " batch *image"]:
-            told, untold = (denoiser(x, sigma, each) for each in (condition, self.null(condition)))
+            null = null_of(self.null, condition)
+            told, untold = (denoiser(x, sigma, each) for each in (condition, null))
             return untold + self.weight * (told - untold)
 
         return guided

@@ -1,0 +1,120 @@
+"""A guided Gaussian is another Gaussian, whose mean is known: so guidance is checked exactly."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from recombine.denoiser import Denoiser, Preconditioned
+from recombine.experiments import length_generalization as length
+from recombine.models.gaussian import GaussianLaw
+from recombine.models.local import Cells
+from recombine.objectives.diffusion import Dropout
+from recombine.sample.guidance import Guidance
+from recombine.sample.heun import HEUN, DenoisingGenerator, Sampler
+from test_local import CORNER, MIDDLE, SMALL, asked, enlarged, inside, of_cell
+from test_networks import perturbed
+
+TOLD = torch.linspace(-2, 2, 12, dtype=torch.float64)
+X, SIGMA = TOLD.outer(TOLD[:3]).reshape(-1, 1, 3), torch.linspace(0.1, 9, 12).double()
+
+
+def mean(condition: Tensor) -> Tensor:
+    return torch.stack([condition, condition.sin(), condition**2], dim=1)[:, None]
+
+
+def null(condition: Tensor) -> Tensor:
+    """Each row has a null of its own: rows that got mixed up are found out."""
+    return condition / 2 + 0.3
+
+
+def law(of: Callable[[Tensor], Tensor]) -> GaussianLaw:
+    distance = (torch.arange(3)[:, None] - torch.arange(3)).abs()
+    return GaussianLaw(of, 0.25 * 0.6 ** distance.double())
+
+
+def drawn(denoiser: Denoiser, sampler: Sampler) -> Tensor:
+    draw = DenoisingGenerator(denoiser, (1, 3), sampler, batch=5)
+    return draw.seeded(TOLD, torch.arange(12) * 1_000_003)
+
+
+@pytest.mark.parametrize("sampler", [HEUN, Sampler(9, order=1), Sampler(9, churn=4.0)], ids=str)
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0, 3.0])
+def test_guided_samples_are_those_of_the_gaussian_whose_mean_is_pushed(weight, sampler):
+    def pushed(condition: Tensor) -> Tensor:
+        untold = mean(null(condition))
+        return untold + weight * (mean(condition) - untold)
+
+    samples = drawn(law(mean), replace(sampler, guidance=Guidance(null, weight)))
+    torch.testing.assert_close(samples, drawn(law(pushed), sampler), rtol=0, atol=1e-11)
+    assert torch.allclose(samples, drawn(law(mean), sampler)) == (weight == 1)
+
+
+@pytest.mark.parametrize(("weight", "heard"), [(1.0, TOLD), (0.0, null(TOLD))])
+def test_weight_1_is_the_told_denoiser_and_weight_0_the_untold(weight, heard):
+    answer, expected = Guidance(null, weight)(law(mean))(X, SIGMA, TOLD), law(mean)(X, SIGMA, heard)
+    torch.testing.assert_close(answer, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(("order", "calls"), [(1, 4), (2, 7)])
+def test_a_guided_denoiser_is_asked_of_each_image_twice_and_any_other_once(order, calls):
+    heard: list[tuple[Tensor, ...]] = []
+
+    def denoiser(*question: Tensor) -> Tensor:
+        heard.append(question)
+        return law(mean)(*question)
+
+    batches = [batch for batch in TOLD.split(5) for _ in range(calls)]
+    drawn(denoiser, Sampler(4, order=order))
+    assert all(torch.equal(told, of) for (*_, told), of in zip(heard, batches, strict=True))
+    heard.clear()
+    drawn(denoiser, Sampler(4, order=order, guidance=Guidance(null, 3.0)))
+    for told, untold, of in zip(heard[::2], heard[1::2], batches, strict=True):
+        assert torch.equal(told[2], of)
+        expected = told[0], told[1], null(of)
+        assert all(map(torch.equal, untold, expected))
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_bad_weights_are_named(weight: float):
+    with pytest.raises(ValueError, match=f"^a weight of .* not negative; got {weight}$"):
+        Guidance(null, weight)
+
+
+@pytest.mark.parametrize("bad", [lambda told: told[:1], lambda told: told.float()])
+def test_a_null_unlike_the_condition_is_named_as_dropout_names_it(bad, rng):
+    with pytest.raises(ValueError, match="a null condition is like") as expected:
+        Dropout(bad)(TOLD, rng)
+    with pytest.raises(ValueError, match="a null condition is like") as found:
+        Guidance(bad, 3.0)(law(mean))(X, SIGMA, TOLD)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("entry", [Cells(), Cells(nearest=True)], ids=str)
+@pytest.mark.parametrize("cell", [CORNER, MIDDLE])
+def test_a_guided_local_network_stays_local(cell, entry, rng):
+    declared = replace(SMALL, window=1, entry=entry)
+    guided = Guidance(torch.zeros_like, 3.0)(Preconditioned(perturbed(declared)))
+    (x, _, cells), (other_x, *_) = asked(declared, rng), asked(declared, rng)
+    told, sigma, near = cells.round(), torch.tensor([0.3, 2.0]), inside(declared, cell)
+    wide, answer = enlarged(declared, near), of_cell(declared, guided(x, sigma, told), cell)
+    outside = guided(torch.where(wide, x, other_x), sigma, torch.where(near, told, 1 - told))
+    assert torch.equal(of_cell(declared, outside, cell), answer)
+    seen = guided(torch.where(wide, other_x, x), sigma, told)
+    heard = guided(x, sigma, torch.where(near, 1 - told, told))
+    assert all((of_cell(declared, each, cell) != answer).any() for each in (seen, heard))
+
+
+@pytest.mark.parametrize(
+    ("guided", "unguided"),
+    [
+        (length.grid_one_local, length.grid_one_local_unguided),
+        (length.list_all_local_guided, length.list_all_local),
+    ],
+)
+def test_guidance_changes_samples_and_not_what_is_learned(guided, unguided):
+    assert guided.digest == unguided.digest
+    assert guided.sampler.guidance is not None
+    assert unguided.sampler == replace(guided.sampler, guidance=None)
