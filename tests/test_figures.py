@@ -1,5 +1,6 @@
 """Figures are drawn from records alone, and the same records give the same file."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,18 @@ def test_records_of_runs_are_told_apart_by_their_folders(tmp_path: Path):
         (folder / "experiment.json").write_text("{}")
     found = found_records((tmp_path / "runs",))
     assert list(found) == ["denoise_toy-base-seed0", "denoise_toy-base-seed1"]
+
+
+def test_records_in_a_folder_are_named_after_it_and_are_no_findings(tmp_path: Path):
+    record().save(tmp_path / "results/toy.json")
+    replace(record(), question="A detail?").save(tmp_path / "results/details/toy.json")
+    assert list(found_records((tmp_path / "results",))) == ["details/toy", "toy"]
+    table = "<!-- table:findings -->\n<!-- /table -->\n<!-- table:measurements:details/toy -->\n"
+    (tmp_path / "README.md").write_text(f"{table}<!-- /table -->\n")
+    assert main(["report", "--root", str(tmp_path)]) == 0
+    text = (tmp_path / "README.md").read_text()
+    assert "A detail?" not in text
+    assert text.count("| relative_error |") == 1
 
 
 def test_only_a_checkout_gets_figures(tmp_path: Path):

@@ -98,10 +98,14 @@ def test_what_makes_no_sense_is_said(changes: dict, message: str):
 
 def test_networks_are_drawn_with_all_their_seeds():
     record = recorded(replace(SMALL, seeds=3, epochs=3))
-    left, right = networks_figure.draw([record]).axes
-    assert len(left.lines) == 3 + 2
-    assert len(right.lines) == 1
-    assert "rises by 1 %" in right.get_title(loc="left")
+    shown, *others = networks_figure.draw([record]).axes
+    assert len(shown.lines) == 3 + 2
+    share = record.measurements["bump_share"].value
+    assert shown.get_title(loc="left").endswith(f": {share:.0%} rise")
+    assert not any(axes.get_visible() for axes in others)
+    assert (
+        len([axes for axes in networks_figure.draw([record] * 7).axes if axes.get_visible()]) == 7
+    )
 
 
 DIAGRAM = PhaseDiagram(

@@ -65,20 +65,28 @@ def default_places(root: Path) -> tuple[Path, ...]:
 
 def found_records(places: tuple[Path, ...]) -> dict[str, Record]:
     """Read the records at these places, by the name of their file."""
-    files: list[Path] = []
+    records: dict[str, Record] = {}
     for place in places:
         if not place.exists():
             raise ValueError(f"{place} is not there; expected a record or a folder of records")
         inside = sorted(place.rglob("*.json")) if place.is_dir() else [place]
-        files += [file for file in inside if file.name != "experiment.json"]
-    records: dict[str, Record] = {}
-    for file in files:
-        # A run's record is called after its folders: experiment, variant, seed.
-        name = "-".join(file.parts[-4:-1]) if file.name == "record.json" else file.stem
-        if name in records:
-            raise ValueError(f"{file} is the second record named {name}; names must differ")
-        records[name] = illustrated(Record.load(file))
+        for file in inside:
+            if file.name == "experiment.json":
+                continue
+            if (name := record_name(file, place)) in records:
+                raise ValueError(f"{file} is the second record named {name}; names must differ")
+            records[name] = illustrated(Record.load(file))
     return records
+
+
+def record_name(file: Path, place: Path) -> str:
+    """Return what a record is called: its file, and the folder in which it lies with others.
+
+    A run's record is called after its folders: experiment, variant, seed.
+    """
+    if file.name == "record.json":
+        return "-".join(file.parts[-4:-1])
+    return file.stem if file == place else file.relative_to(place).with_suffix("").as_posix()
 
 
 def illustrated(record: Record) -> Record:

@@ -1,9 +1,10 @@
 """Tables of Markdown made from records, and pasted into pages between markers.
 
 A page says `<!-- table:NAME -->` and `<!-- /table -->`; what stands between them is replaced.
-NAME is `findings` (every question, one row each), `papers` (what a paper reports, beside ours),
-`measurements:RECORD` (one record, whole), `compared:RECORD,...:MEASUREMENT,...` (a row per record)
-or `correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
+NAME is `findings` (every question, one row each, but for records in a folder of their own),
+`papers` (what a paper reports, beside ours), `measurements:RECORD` (one record, whole),
+`compared:RECORD,...:MEASUREMENT,...` (a row per record) or
+`correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
 """
 
 import os
@@ -218,7 +219,7 @@ def pasted(text: str, records: Mapping[str, Record], beside: PurePath) -> str:
 def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
     kind, _, subject = name.partition(":")
     if name == "findings":
-        return findings(list(records.values()), beside)
+        return findings([each for at, each in records.items() if "/" not in at], beside)
     if name == "papers":
         return papers(records.values())
     if kind == "measurements" and subject in records:
