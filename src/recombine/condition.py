@@ -77,6 +77,71 @@ class Values:
         return torch.nn.functional.pad(told.flatten(1), (0, 4 * (self.objects - objects)))
 
 
+@dataclass(frozen=True)
+class Labels:
+    """Write which value each factor of the one object has: a row per factor, its value as a one.
+
+    The last number of a row is 1: the factor is told. A row of zeros says nothing. `values` are
+    how many each factor can take.
+    """
+
+    values: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values or min(self.values) < 1:
+            raise ValueError(f"every factor takes at least 1 value; got {self.values}")
+
+    @property
+    def features(self) -> int:
+        """How many numbers a row has before the last."""
+        return max(self.values)
+
+    def __call__(self, scenes: Scenes) -> Float[Tensor, "batch factor feature"]:
+        concepts = scenes.concepts[:, 0]
+        if concepts.shape[1] != len(self.values):
+            raise ValueError(f"labels are of {len(self.values)} factors; got {concepts.shape[1]}")
+        written = torch.nn.functional.one_hot(concepts, self.features).to(scenes.size)
+        return self._told(scenes, written)
+
+    def zero(self, condition: Float[Tensor, "batch factor feature"]) -> Tensor:
+        """Return what is written where every factor is taken for a plain 0: its first label."""
+        first = torch.zeros_like(condition)
+        first[..., 0] = first[..., -1] = 1
+        return first
+
+    def _told(self, scenes: Scenes, written: Tensor) -> Tensor:
+        """Add the flags; of an absent object nothing is told."""
+        rows = torch.nn.functional.pad(written, (0, 1), value=1.0)
+        return torch.where(scenes.present[:, :1, None], rows, 0)
+
+
+@dataclass(frozen=True)
+class Actual(Labels):
+    """Write the shape as a label, the actual size and the actual colour: rows in this order."""
+
+    values: tuple[int, ...] = (2, 2, 2)
+
+    @property
+    def features(self) -> int:
+        return max(self.values[0], 3)
+
+    def __call__(self, scenes: Scenes) -> Float[Tensor, "batch factor feature"]:
+        shape = torch.nn.functional.one_hot(scenes.concepts[:, 0, 0], self.features)
+        size, colour = scenes.size[:, :1], scenes.colour[:, 0]
+        rows = [
+            torch.nn.functional.pad(row, (0, self.features - row.shape[1]))
+            for row in (size, colour)
+        ]
+        return self._told(scenes, torch.stack([shape.to(size), *rows], dim=1))
+
+    def zero(self, condition: Float[Tensor, "batch factor feature"]) -> Tensor:
+        """Return the first shape, of the size 0 and the colour black."""
+        first = torch.zeros_like(condition)
+        first[:, 0, 0] = 1
+        first[..., -1] = 1
+        return first
+
+
 @runtime_checkable
 class EncodesPlaces(Protocol):
     """Writes down where the told objects are seen in the image, from 0 to 1, x right and y down."""
@@ -205,3 +270,43 @@ class Conditioner:
 
     def __call__(self, scenes: Scenes, generator: torch.Generator) -> Tensor:
         return self.encode(self.tell(scenes, generator))
+
+    def asked(self, condition: Tensor, generator: torch.Generator) -> Tensor:
+        """Return what a trained model is told when it is asked for this."""
+        del generator
+        return condition
+
+
+@dataclass(frozen=True)
+class Forgetful(Conditioner):
+    """Leave each factor untold with the chance `share`, image by image and factor by factor.
+
+    For encodings with a row per factor. Two mistakes of the code behind Farid et al. 2025 have
+    names: `as_zero` writes a dropped factor as a value of 0 instead of nothing, for the whole
+    batch at once, and `when_sampling` drops factors from what is asked for, too.
+    """
+
+    share: float = 0.1
+    as_zero: bool = False
+    when_sampling: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"the share of dropped factors lies in [0, 1]; got {self.share}")
+
+    def __call__(self, scenes: Scenes, generator: torch.Generator) -> Tensor:
+        return self.forgotten(super().__call__(scenes, generator), generator)
+
+    def asked(self, condition: Tensor, generator: torch.Generator) -> Tensor:
+        return self.forgotten(condition, generator) if self.when_sampling else condition
+
+    def forgotten(
+        self, condition: Float[Tensor, "batch factor feature"], generator: torch.Generator
+    ) -> Float[Tensor, "batch factor feature"]:
+        """Return the condition with factors dropped by chance."""
+        draw = torch.rand(condition.shape[:2], generator=generator, device=generator.device)
+        dropped = (draw.to(condition.device) < self.share)[..., None]
+        if not self.as_zero:
+            return torch.where(dropped, 0, condition)
+        assert isinstance(self.encode, Labels)
+        return torch.where(dropped[:1], self.encode.zero(condition), condition)

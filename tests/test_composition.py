@@ -1,0 +1,128 @@
+"""Accuracy by composition, level and factor; what a curve over training says."""
+
+import pytest
+import torch
+
+from recombine.measure.composition import (
+    Expectation,
+    accuracies,
+    area,
+    first_at_least,
+    over_training,
+)
+from recombine.measurement import Measurement
+from recombine.scene import compositions, concept_rows
+from recombine.split import BINARY
+
+EVERY = compositions(BINARY.factors)
+TRUE = dict(zip(EVERY, concept_rows(BINARY.factors, EVERY), strict=True))
+
+
+def read(samples: int = 10) -> dict[tuple[str, ...], torch.Tensor]:
+    """What a faultless model draws."""
+    return {which: row.repeat(samples, 1) for which, row in TRUE.items()}
+
+
+def test_a_faultless_model_is_right_at_every_level():
+    found = accuracies(BINARY, read())
+    assert all(each.value == 1 for each in found.values())
+    pooled = [found[f"accuracy@level{level}"].n for level in (0, 1, 2)]
+    assert pooled == [40, 30, 10]
+    assert found["accuracy@triangle-small-blue"].n == 10
+    assert found["accuracy@level2"] == Measurement.rate(10, 10)
+
+
+def test_errors_count_where_they_are_made():
+    rows = read()
+    rows["triangle", "small", "blue"][:3, 2] = 0
+    rows["circle", "small", "blue"][:5, 0] = 1
+    found = accuracies(BINARY, rows)
+    assert found["accuracy@level2"].value == 0.7
+    assert found["colour_right@level2"].value == 0.7
+    assert found["shape_right@level2"].value == 1
+    assert found["accuracy@circle-small-blue"].value == 0.5
+    assert found["accuracy@level1"].value == pytest.approx(25 / 30)
+    assert found["shape_right@level1"].value == pytest.approx(25 / 30)
+    assert found["accuracy@level0"].value == 1
+
+
+def test_all_factors_must_be_right_in_one_image():
+    # Each factor is wrong in three of ten images: together, or in images of their own.
+    for shift, joint in ((0, 0.7), (3, 0.1)):
+        rows = read()
+        for factor in range(3):
+            at = slice(shift * factor, shift * factor + 3)
+            rows["triangle", "small", "blue"][at, factor] = 0
+        found = accuracies(BINARY, rows)
+        rates = [found[f"{name}_right@level2"].value for name in ("shape", "size", "colour")]
+        assert rates == [0.7] * 3
+        assert found["accuracy@level2"].value == pytest.approx(joint)
+
+
+def test_some_compositions_may_be_left_out_and_names_say_whose_they_are():
+    few = {which: rows for which, rows in read().items() if which in BINARY.at(1)}
+    found = accuracies(BINARY, few, "_ceiling")
+    assert "accuracy_ceiling@level1" in found
+    assert not any("level0" in name or "level2" in name for name in found)
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (0, 3)])
+def test_what_is_not_a_row_per_sample_is_refused(shape: tuple[int, ...]):
+    with pytest.raises(ValueError, match="triangle-small-blue is read as a row of 3 numbers"):
+        accuracies(BINARY, {("triangle", "small", "blue"): torch.zeros(shape, dtype=torch.long)})
+    with pytest.raises(ValueError, match="there is none"):
+        accuracies(BINARY, {})
+
+
+def test_a_curve_is_summed_up():
+    steps = [100 * k for k in range(1, 13)]
+    curves = {
+        "accuracy@level0": [[step, min(1.0, 0.1 * k)] for k, step in enumerate(steps)],
+        "accuracy@level2": [[step, 0.0 if k < 6 else 0.6] for k, step in enumerate(steps)],
+    }
+    found = over_training(curves, (0, 1, 2))
+    # Of the last ten points four are 0 and six are 0.6.
+    assert found["accuracy_late@level2"].value == pytest.approx(0.36)
+    assert found["accuracy_late@level2"].n == 10
+    assert found["accuracy_best@level2"].value == 0.6
+    assert found["trained_at"].value == 900
+    assert found["accuracy_matched@level2"].value == 0.6
+    assert found["accuracy_area@level2"].value == pytest.approx((5 * 0.6 + 0.3) / 11)
+    assert not any("level1" in name for name in found)
+
+
+def test_a_model_that_never_learned_what_it_saw_is_not_compared():
+    curves = {name: [[1, 0.5], [2, 0.6]] for name in ("accuracy@level0", "accuracy@level2")}
+    found = over_training(curves, (0, 2))
+    assert "accuracy_matched@level2" not in found
+    assert "trained_at" not in found
+
+
+def test_area_weighs_by_steps():
+    assert area([[0, 0.0], [1, 1.0], [4, 1.0]]) == pytest.approx(3.5 / 4)
+    assert first_at_least([[1, 0.2], [5, 0.8], [9, 0.9]], 0.8) == 5
+    assert first_at_least([[1, 0.2]], 0.8) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "value", "seen", "verdict"),
+    [
+        (Expectation(least=0.9), 0.9, 0.8, "as asked (>= 0.9)"),
+        (Expectation(least=0.9), 0.89, 0.8, "missed: asked >= 0.9"),
+        (Expectation(most=0.2), 0.2, 0.9, "as asked (<= 0.2)"),
+        (Expectation(most=0.2), 0.21, 0.9, "missed: asked <= 0.2"),
+        (Expectation(most=0.2), 0.0, 0.79, "undertrained: 0.79 of what was seen, not 0.8"),
+        (Expectation(), 0.5, 0.9, None),
+    ],
+)
+def test_a_failure_counts_only_for_a_trained_model(
+    asked: Expectation, value: float, seen: float, verdict: str | None
+):
+    assert asked.judged(Measurement(value, None, None, n=10), seen).verdict == verdict
+
+
+def test_a_papers_value_comes_with_its_grade():
+    judged = Expectation(0.93, "figure").judged(Measurement(0.9, None, None, n=10), 1.0)
+    assert (judged.paper, judged.grade) == (0.93, "figure")
+    with pytest.raises(ValueError, match="has a grade"):
+        Expectation(0.93)
