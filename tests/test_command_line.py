@@ -554,7 +554,8 @@ def test_report_names_what_is_wrong(refused: Refused):
     assert "docs/b.md: table 'finding' is not known" in refused("report")
     Path("results/more").mkdir()
     Path("results/more/long.json").write_text(Path("results/long.json").read_text())
-    assert "the second record named long" in refused("report")
+    twice = refused("report", "results/long.json", "results/more/long.json")
+    assert "the second record named long" in twice
     Path("results/long.json").write_text("{")
     assert "long.json is not whole JSON" in refused("report", "results/long.json")
 

@@ -77,17 +77,50 @@ COMPARED = {
         for most in (1, 5)
     },
 }
+COMPARED |= {
+    ("probe", "linear"): ("base", {"network"}),
+    ("probe", "shapes3d"): ("base", {"world", "network", "objective", "asks"}),
+    ("autoencoder", "kl"): ("vq", {"network", "headline"}),
+    ("autoencoder", "vq_all"): ("vq", {"world"}),
+    ("autoencoder", "vq_shapes3d"): ("vq", {"world", "network", "asks"}),
+    ("autoencoder", "kl_shapes3d"): ("vq_shapes3d", {"network", "headline"}),
+    ("objective", "dit_vq"): ("dit_kl", {"view", "asks"}),
+    ("objective", "dit_pixels"): ("dit_kl", {"network", "objective", "view", "asks"}),
+    ("objective", "maskgit"): ("dit_kl", {"network", "objective", "sampler", "view", "asks"}),
+    ("objective", "maskgit_any_order"): ("maskgit", {"sampler", "asks"}),
+    ("objective", "mar"): ("dit_kl", {"network", "objective", "sampler", "asks"}),
+    ("objective", "givt"): ("mar", {"network", "objective", "sampler", "asks"}),
+    ("tokenizer", "vq"): ("kl", {"view", "asks"}),
+    ("tokenizer", "pixels"): ("kl", {"network", "objective", "view", "asks"}),
+    ("tokenizer", "vq_all"): ("vq", {"view", "asks"}),
+    ("conditioning", "full"): ("labels", {"network", "conditioner", "asks"}),
+    **{
+        ("conditioning", f"{told}_dropout"): (told, {"conditioner", "asks"})
+        for told in ("labels", "full")
+    },
+    **{
+        ("conditioning", f"{told}_dropout_{mistake}"): (f"{told}_dropout", {"conditioner", "asks"})
+        for told in ("labels", "full")
+        for mistake in ("as_zero", "when_sampling")
+    },
+    **{
+        ("jepa", variant): ("base", {"objective", "asks", "seeds"})
+        for variant in list(EXPERIMENTS["jepa"])[1:]
+    },
+}
 # The same models, asked one more question.
 COMPARED |= {
     ("locality", variant): COMPARED["length_generalization", variant]
     for variant in list(EXPERIMENTS["locality"])[1:]
 }
 # What differs from these in its world only is not worth a run of its own; nor is what learns the
-# same, but for two that are told in different ways.
+# same, but for two that are told in different ways. Models on tokenizers: test_objective_study.py.
 TINY = [
     (name, variant)
     for name, variant in RUNS
     if variant[-2:] not in ("_1", "_5")
+    and name not in ("objective", "tokenizer", "conditioning", "jepa")
+    and not variant.endswith("_shapes3d")
     and (name != "locality" or variant in ("grid_all", "list_all_local"))
     and (name != "concept_space" or variant == "separation_0137")
 ]

@@ -23,10 +23,12 @@ from recombine.denoiser import (
     velocity,
 )
 from recombine.measurement import Measurement
-from recombine.objectives.detection import Detection
 from recombine.objectives.diffusion import Diffusion, StepDiffusion
+from recombine.objectives.jepa import WithJepa
 from recombine.sample.heun import HEUN, DenoisingGenerator, Drawn, Sampler, unwatched
-from recombine.train import Decay, constant
+from recombine.sample.unmask import Unmask, UnmaskingGenerator
+from recombine.train import Decay, Objective, constant
+from recombine.views import Centred, View
 
 _INVERSE: dict[Reading, Reading] = {noise: denoised_from_noise, velocity: denoised_from_velocity}
 
@@ -83,27 +85,6 @@ class Budget:
         )
 
 
-@dataclass(frozen=True)
-class Centred:
-    """Images in [0, 1] as a denoiser sees them: in [-1, 1]."""
-
-    def __call__(self, image: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
-        return 2 * image - 1
-
-    def back(self, x: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
-        """Return the image that looks like this to a denoiser."""
-        return (x + 1) / 2
-
-
-@runtime_checkable
-class View(Protocol):
-    """How images look to a denoiser, and back."""
-
-    def __call__(self, image: Tensor, /) -> Tensor: ...
-
-    def back(self, x: Tensor, /) -> Tensor: ...
-
-
 @runtime_checkable
 class Network(Protocol):
     """A declared network; what it builds maps (x, clock, condition) to an answer like x."""
@@ -142,12 +123,11 @@ class Trained:
         self, condition: Float[Tensor, " batch *told"], generator: torch.Generator
     ) -> Float[Tensor, " batch *image"]:
         """Draw one image per row of the condition."""
-        experiment = self.experiment
+        experiment, sampler = self.experiment, self.experiment.sampler
         # A small batch stays in the cache of a CPU and moves the bar; a GPU wants a large one.
         batch = 16 if self.device.type == "cpu" else 256
-        draw = DenoisingGenerator(
-            self.denoiser, experiment.shape, experiment.sampler, batch, self.watch
-        )
+        drawing = UnmaskingGenerator if isinstance(sampler, Unmask) else DenoisingGenerator
+        draw = drawing(self.denoiser, experiment.shape, sampler, batch, self.watch)  # type: ignore[arg-type]
         return experiment.view.back(draw(condition.to(self.device), generator))
 
 
@@ -193,8 +173,8 @@ class Experiment:
     asks: tuple[Ask, ...]
     headline: tuple[str, ...]
     conditioner: Conditioner = Conditioner()
-    objective: Diffusion | StepDiffusion | Detection = Diffusion()
-    sampler: Sampler = HEUN
+    objective: Objective | WithJepa = Diffusion()
+    sampler: Sampler | Unmask = HEUN
     view: View = Centred()
     seeds: tuple[int, ...] = (0, 1, 2)
 
@@ -212,13 +192,15 @@ class Experiment:
     def denoiser(self) -> nn.Module:
         """Return the untrained denoiser; its weights come from torch's global generator.
 
-        A reader denoises nothing: it is its network.
+        Readers, tokenizers and masked models denoise nothing: they are their networks.
         """
         network = self.network.build()
-        if isinstance(self.objective, Detection):
-            return network
         if isinstance(self.objective, Diffusion):
             return Preconditioned(network, self.objective.sigma_data)
+        if isinstance(self.objective, WithJepa):
+            return self.objective.module(network)
+        if not isinstance(self.objective, StepDiffusion):
+            return network
         inverse = _INVERSE[self.objective.target]
         return Predicting(network, inverse, self.objective.schedule.time)
 

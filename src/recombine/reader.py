@@ -1,4 +1,4 @@
-"""What a reader sees in an image: objects with their places and concepts.
+"""What a reader sees in an image: objects with their places and concepts, or one's concepts.
 
 Readers are given to `measure`, which knows none of them; each reports its own error.
 """
@@ -37,3 +37,12 @@ class Reader(Protocol):
     """Finds the objects in images (sRGB in [0, 1], any size)."""
 
     def __call__(self, images: Float[Tensor, "batch 3 height width"], /) -> Found: ...
+
+
+@runtime_checkable
+class FactorReader(Protocol):
+    """Names the concept of every factor in images of single objects, as numbers."""
+
+    def __call__(
+        self, images: Float[Tensor, "batch 3 height width"], /
+    ) -> Int[Tensor, "batch factor"]: ...

@@ -32,6 +32,7 @@ from recombine.checkpoint import (
 from recombine.data import Stream
 from recombine.draw import bits
 from recombine.experiment import Experiment, Findings, Trained, joined, spelled
+from recombine.objectives.jepa import WithJepa
 from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
@@ -240,7 +241,9 @@ class Session:
         """Take the steps that are left; look, measure and save on the way."""
         experiment = self.plan.experiment
         budget, noise = experiment.budget, self.generators["noise"]
-        step = Step(self.weights, experiment.objective, budget.clip, noise, self.called, self.share)
+        average = self.averaged if isinstance(experiment.objective, WithJepa) else None
+        parts = (self.weights, experiment.objective, budget.clip, noise)
+        step = Step(*parts, self.called, self.share, average)
         left = range(self.stream.step + 1, budget.steps + 1)
         pending: list[Tensor] = []
         with interruptible() as stop:
@@ -258,7 +261,7 @@ class Session:
         for batch in self.stream:
             with self.share or nullcontext():
                 image, condition = self.plan.experiment.example(batch, self.generators["tell"])
-            if image.is_cuda:
+            if image.is_cuda and image.dim() == 4:
                 # Convolutions are faster with the channels of a pixel side by side.
                 image = image.contiguous(memory_format=torch.channels_last)
             yield image, condition

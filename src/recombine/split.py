@@ -59,6 +59,11 @@ class Split:
         return tuple(sorted(set(self._level_of.values())))
 
     @property
+    def asked(self) -> tuple[Composition, ...]:
+        """The compositions that may be asked for: all but those left out, in grid order."""
+        return tuple(self._level_of)
+
+    @property
     def held_out(self) -> tuple[Composition, ...]:
         """The compositions that may be asked for but not trained on."""
         return tuple(which for which, away in self._level_of.items() if away > 0)

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.overrides import TorchFunctionMode
 
-from recombine.denoiser import Denoiser
-
 Decay: TypeAlias = Callable[[int, int], float]
 """(step, steps) -> share of the learning rate after the warm-up, for step 1 up to steps."""
 
@@ -44,13 +42,14 @@ class InverseRoot:
 
 @runtime_checkable
 class Objective(Protocol):
-    """What is made small: the loss of a denoiser on a batch."""
+    """What is made small: the loss of a denoiser, or of another model, on a batch."""
 
     def __call__(
         self,
-        denoiser: Denoiser,
-        image: Float[Tensor, " batch *image"],
-        condition: Shaped[Tensor, " batch *told"],
+        denoiser: Any,
+        image: Any,
+        condition: Any,
+        /,
         *,
         generator: torch.Generator,
     ) -> Float[Tensor, ""]: ...
@@ -120,23 +119,26 @@ class Step:
     """One optimizer step, called with a batch; no number is looked at, so it can be captured.
 
     `called` is the denoiser as the objective calls it, where that is wrapped (DDP, autocast);
-    `share` says which part of the batch this process has, where there are several.
+    `share` says which part of the batch this process has, where there are several; `average` is
+    the moving average as an objective that learns from it calls it.
     """
 
     weights: Weights
-    objective: Objective
+    objective: Callable[..., Tensor]
     clip: float
     generator: torch.Generator
     called: nn.Module | None = None
     share: Share | None = None
+    average: nn.Module | None = None
 
     def __call__(
-        self, image: Float[Tensor, " batch *image"], condition: Shaped[Tensor, " batch *told"]
+        self, image: Shaped[Tensor, " batch *image"], condition: Shaped[Tensor, " batch *told"]
     ) -> Float[Tensor, ""]:
         """Change the weights and return the loss before the change."""
         denoiser = self.weights.denoiser if self.called is None else self.called
+        besides = {} if self.average is None else {"average": self.average}
         with self.share or nullcontext():
-            loss = self.objective(denoiser, image, condition, generator=self.generator)
+            loss = self.objective(denoiser, image, condition, generator=self.generator, **besides)
         self.weights.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.weights.denoiser.parameters(), self.clip)
@@ -164,7 +166,7 @@ class Graphed:
         self.loss: Tensor | None = None
 
     def __call__(
-        self, image: Float[Tensor, " batch *image"], condition: Shaped[Tensor, " batch *told"]
+        self, image: Shaped[Tensor, " batch *image"], condition: Shaped[Tensor, " batch *told"]
     ) -> Float[Tensor, ""]:
         """Change the weights and return the loss before the change."""
         if self.batch is None:

@@ -11,8 +11,6 @@ numbers without @ are over 0 to 9 objects at 64 px, which is what the length stu
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from recombine.condition import Conditioner, everything
 from recombine.experiment import Budget, Experiment, Findings, Trained
@@ -23,6 +21,7 @@ from recombine.objectives.detection import Detection, Targets
 from recombine.reader import Reader
 from recombine.scene import Scenes, concatenate
 from recombine.train import cosine
+from recombine.views import Unchanged
 from recombine.worlds.clevr import Clevr, places, shows
 
 FRESH = 10_007
@@ -30,18 +29,6 @@ FRESH = 10_007
 SHOWN = (64, 12)
 """A side in pixels, and how many of them every object of a scene shows at least."""
 HEADLINE = ("exact_count", "precision", "recall")
-
-
-@dataclass(frozen=True)
-class Unchanged:
-    """Images as they are, in [0, 1]."""
-
-    def __call__(self, image: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
-        return image
-
-    def back(self, x: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
-        """Return the image itself."""
-        return x
 
 
 @dataclass(frozen=True)

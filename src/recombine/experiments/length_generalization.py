@@ -157,7 +157,7 @@ list_all = replace(
 )
 
 # Without it, two told cells side by side are often drawn as one object: docs/decisions/006.
-GUIDED = replace(grid_all.sampler, guidance=Guidance(torch.zeros_like, 3.0))
+GUIDED = Sampler(steps=18, guidance=Guidance(torch.zeros_like, 3.0))
 
 list_all_anywhere = replace(
     list_all,

@@ -156,11 +156,46 @@ def unwatched(drawn: float, total: int) -> None:
     del drawn, total
 
 
-@dataclass(frozen=True)
-class DenoisingGenerator:
-    """Images of one shape by descent: makes a Generator of a Denoiser.
+class BySeeds:
+    """Draws at most `batch` images at a time, each from a seed of its own."""
 
-    At most `batch` images are drawn at a time; which ones go together does not matter.
+    batch: int
+    watch: Drawn
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"a batch holds at least 1 image; got {self.batch}")
+
+    def __call__(
+        self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
+    ) -> Shaped[Tensor, " batch *image"]:
+        """Draw one image per row of the condition, on its device."""
+        device = generator.device
+        seeds = torch.randint(1 << 62, (len(condition),), generator=generator, device=device)
+        return self.seeded(condition, seeds.to(condition.device))
+
+    def seeded(
+        self, condition: Shaped[Tensor, " batch *told"], seeds: Int[Tensor, " batch"]
+    ) -> Shaped[Tensor, " batch *image"]:
+        """Draw the image of each seed; which ones go together does not matter."""
+        if len(seeds) != len(condition):
+            raise ValueError(f"{len(condition)} conditions need as many seeds; got {len(seeds)}")
+        parts = []
+        for first in range(0, max(len(seeds), 1), self.batch):
+            here = slice(first, first + self.batch)
+            parts.append(self._drawn(condition[here], seeds[here], first, len(seeds)))
+        return torch.cat(parts)
+
+    def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Tensor:
+        """Draw one batch, the rows of which start at `first` of so many."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DenoisingGenerator(BySeeds):
+    """Images of one shape by descent, in the dtype of the condition where that is a float.
+
+    Makes a Generator of a Denoiser.
     """
 
     denoiser: Denoiser
@@ -169,35 +204,12 @@ class DenoisingGenerator:
     batch: int = 256
     watch: Drawn = unwatched
 
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"a batch holds at least 1 image; got {self.batch}")
-
-    def __call__(
-        self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
-    ) -> Float[Tensor, " batch *image"]:
-        """Draw one image per row of the condition, on its device."""
-        device = generator.device
-        seeds = torch.randint(1 << 62, (len(condition),), generator=generator, device=device)
-        return self.seeded(condition, seeds.to(condition.device))
-
-    def seeded(
-        self, condition: Shaped[Tensor, " batch *told"], seeds: Int[Tensor, " batch"]
-    ) -> Float[Tensor, " batch *image"]:
-        """Draw the image of each seed, in the dtype of the condition where that is a float."""
-        if len(seeds) != len(condition):
-            raise ValueError(f"{len(condition)} conditions need as many seeds; got {len(seeds)}")
-        starts = range(0, max(len(seeds), 1), self.batch)
-        return torch.cat([self._drawn(condition, seeds, start) for start in starts])
-
-    def _drawn(self, conditions: Tensor, all_seeds: Tensor, first: int) -> Tensor:
-        """Draw the batch that starts at this row."""
-        condition, seeds = (each[first : first + self.batch] for each in (conditions, all_seeds))
+    def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Tensor:
         dtype = condition.dtype if condition.is_floating_point() else torch.float32
         start = seeded_noise(seeds, self.shape, dtype=dtype)
         last = start
         for moment in trajectory(self.denoiser, start, condition, self.sampler, seeds=seeds):
             last = moment.x
             share = moment.step / self.sampler.steps
-            self.watch(first + share * len(seeds), len(all_seeds))
+            self.watch(first + share * len(seeds), total)
         return last

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from recombine.checkpoint import LEARNED_FROM, Checkpoint, unpack_average
 from recombine.models.detector import Detector, DetectorReader
+from recombine.models.probe import Probe, ProbeReader
 from recombine.reader import Found
 from recombine.report.files import write_bytes
 from recombine.report.record import Record
@@ -23,7 +24,7 @@ from recombine.report.words import nearest
 
 FOLDER = Path(__file__).parent
 """Where the weights lie."""
-LARGEST, LARGEST_TOTAL = 8_000_000, 40_000_000
+LARGEST, LARGEST_TOTAL = 8_000_000, 80_000_000
 """Bytes of one file of weights and of all, so that the repository stays light to clone."""
 DETECTOR = "detector"
 
@@ -86,6 +87,17 @@ def detector(folder: Path | None = None) -> ShippedDetector:
     reader = ShippedDetector(path(DETECTOR, folder))
     _read(reader.path, torch.device("cpu"))
     return reader
+
+
+@cache
+def probe(name: str, of: Probe, device: torch.device) -> ProbeReader:
+    """Return a shipped reader of single objects on a device; it is read from disk once."""
+    network, file = of.build(), path(name)
+    try:
+        unpack_average(Checkpoint.load(file).tensors, network)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+    return ProbeReader(network.to(device).eval(), of)
 
 
 @cache

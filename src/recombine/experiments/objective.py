@@ -1,0 +1,176 @@
+"""Does a discrete objective hurt composition? Same data, same probe, one thing varied.
+
+Farid et al. 2025 (arXiv 2510.03075), RQ2: a DiT, MAR and GIVT model continuous latents, MaskGIT
+codes. All see four of eight compositions of Shapes2D, told as labels, and are asked for all.
+
+    recombine run objective:maskgit --seeds 0-2          # about two minutes a seed, one H200
+    recombine measure zoo:maskgit --what composition     # when its weights are shipped
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+
+from recombine import zoo
+from recombine.condition import Conditioner, Labels, everything
+from recombine.experiment import Budget, Experiment, Findings, Trained
+from recombine.experiments.autoencoder import KL, VQ
+from recombine.experiments.probe import fresh
+from recombine.measure.composition import Expectation, accuracies, over_training
+from recombine.measurement import Measurement
+from recombine.models.dit import DiT
+from recombine.models.entry import Vector
+from recombine.models.masked import Codes as CodeHead
+from recombine.models.masked import DiffusionHead, Masked, Mixture
+from recombine.models.probe import Probe
+from recombine.objectives.diffusion import Diffusion
+from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
+from recombine.sample.heun import Sampler
+from recombine.sample.unmask import Unmask
+from recombine.scene import Scenes
+from recombine.split import BINARY, Split
+from recombine.train import cosine
+from recombine.views import Centred, Codes, Latents
+from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.shapes3d import Shapes3D
+
+ASKED = 10_039
+"""The seed of the scenes that are asked for; no training has it."""
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Ask for so many `samples` of every composition, and let a shipped probe read them.
+
+    Asked for is the mean of a composition: its values without jitter. Beside the model stand true
+    renders (`ceiling`) and true renders seen through its view and back (`view`): what a tokenizer
+    loses, no model of its latents can draw.
+    """
+
+    split: Split = BINARY
+    expected: Expectation = Expectation()
+    samples: int = 64
+    probe: str = "probe"
+    reader: Probe = Probe()
+
+    what: ClassVar[str] = "composition"
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"composition is asked for 1 sample or more; got {self.samples}")
+
+    def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
+        """Draw, read and compare."""
+        experiment, device = trained.experiment, trained.device
+        world, conditioner = experiment.world, experiment.conditioner
+        assert isinstance(world, Shapes2D | Shapes3D)
+        read = zoo.probe(self.probe, self.reader, device)
+        which = self.split.asked
+        told = torch.cat(
+            [conditioner.encode(means(world, each, self.samples, device)) for each in which]
+        )
+        drawn = trained.images(conditioner.asked(told, generator), generator).clamp(0, 1)
+        true = torch.cat([fresh(world, each, self.samples, device) for each in which])
+        through = experiment.view.back(experiment.view(true)).clamp(0, 1)
+        found: dict[str, Measurement] = {}
+        for whose, images in (("", drawn), ("_ceiling", true), ("_view", through)):
+            rows = read(images).split(self.samples)
+            found |= accuracies(self.split, dict(zip(which, rows, strict=True)), whose)
+        sheet = {"-".join(each): drawn[at * self.samples :][:8] for at, each in enumerate(which)}
+        return Findings(found, images=sheet if len(which) <= 8 else {})
+
+    def looked_back(self, experiment: Experiment, curves: Mapping[str, list[Any]]) -> Findings:
+        """Sum up the curves; the verdict is on the late mean at the last level."""
+        del experiment
+        found = over_training(curves, self.split.levels)
+        last, seen = (f"accuracy_late@level{level}" for level in (self.split.levels[-1], 0))
+        if last in found:
+            found[last] = self.expected.judged(found[last], found[seen].value)
+        return Findings(found)
+
+    def tiny(self) -> "Composition":
+        """Return the same question with few samples."""
+        return replace(self, samples=2)
+
+
+def means(
+    world: Shapes2D | Shapes3D, which: tuple[str, ...], samples: int, device: torch.device
+) -> Scenes:
+    """Return scenes of a composition whose told values are its means."""
+    if isinstance(world, Shapes2D):
+        world = replace(world, size_jitter=0.0, colour_jitter=0.0, place_jitter=0.0)
+    return replace(world, among=(which,)).scenes(torch.arange(samples, device=device), ASKED)
+
+
+LABELS = Labels((2, 2, 2))
+STEPS = 20_000
+TRUNK = Masked(features=LABELS.features)
+
+dit_kl = Experiment(
+    question="Does a DiT on the latents of a KL autoencoder compose?",
+    world=Shapes2D(among=BINARY.seen),
+    network=DiT(KL.latent, KL.side, entry=Vector(9), width=160, heads=5),
+    budget=Budget(
+        steps=STEPS,
+        batch=256,
+        learning_rate=3e-4,
+        warm_up=200,
+        decay=cosine,
+        ema=0.999,
+        milestones=tuple(range(1_000, STEPS + 1, 1_000)),
+    ),
+    asks=(Composition(expected=Expectation(0.93, "figure", least=0.9)),),
+    headline=("accuracy_late@level2", "accuracy_late@level0"),
+    conditioner=Conditioner(everything, LABELS),
+    objective=Diffusion(sigma_data=1.0),
+    sampler=Sampler(steps=18),
+    view=Latents("tokenizer_kl", KL),
+    seeds=(0, 1, 2),
+)
+dit_vq = replace(
+    dit_kl,
+    question="Does a DiT on the code vectors of a VQ compose?",
+    view=Latents("tokenizer_vq", VQ),
+    asks=(Composition(expected=Expectation(0.84, "figure", least=0.8)),),
+)
+dit_pixels = replace(
+    dit_kl,
+    question="Does a DiT on pixels compose?",
+    network=DiT(3, 28, patch=4, entry=Vector(9), width=160, heads=5),
+    objective=Diffusion(),
+    view=Centred(),
+    asks=(Composition(),),
+)
+maskgit = replace(
+    dit_kl,
+    question="Does MaskGIT, a discrete objective, compose?",
+    network=replace(TRUNK, head=CodeHead(VQ.codes or 0)),
+    objective=MaskedCrossEntropy(),
+    sampler=Unmask(),
+    view=Codes("tokenizer_vq", VQ),
+    asks=(Composition(expected=Expectation(0.01, "figure", most=0.2)),),
+)
+maskgit_any_order = replace(
+    maskgit,
+    question="Is it the sampler? Keeping the surest favours likely codes; here the order is random",
+    sampler=Unmask(noise=1e9),
+    asks=(Composition(),),
+)
+mar = replace(
+    dit_kl,
+    question="Does MAR, masked but continuous, compose?",
+    network=replace(TRUNK, head=DiffusionHead(KL.latent, sigma_data=1.0)),
+    objective=MaskedDiffusion(diffusion=Diffusion(sigma_data=1.0)),
+    sampler=Unmask(descent=Sampler(steps=18)),
+    asks=(Composition(expected=Expectation(0.84, "figure", least=0.75)),),
+)
+givt = replace(
+    mar,
+    question="Does GIVT, masked with a Gaussian mixture, compose?",
+    network=replace(TRUNK, head=Mixture(KL.latent)),
+    objective=MaskedMixture(),
+    sampler=Unmask(),
+    asks=(Composition(expected=Expectation(0.8, "figure", least=0.75)),),
+)

@@ -1,0 +1,99 @@
+"""How well does a small network read the factors of single objects?
+
+    recombine run probe --tiny         # does it run at all? seconds on a CPU
+    recombine run probe                # the reader of the shapes2d study; minutes on a CPU
+    recombine run probe:linear         # the papers' own, linear in the pixels
+
+It learns from every composition, held-out ones included, so that it can name what it sees; what it
+reads says nothing about itself. Measured on renders it never saw, as they are and with noise.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from recombine.condition import Conditioner, everything
+from recombine.experiment import Budget, Experiment, Findings, Trained
+from recombine.measure.composition import accuracies
+from recombine.measurement import Measurement
+from recombine.models.probe import Probe, ProbeReader
+from recombine.objectives.naming import Naming, concepts
+from recombine.scene import Composition
+from recombine.split import BINARY, SHAPES3D_240, Split
+from recombine.train import cosine
+from recombine.views import Unchanged
+from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.shapes3d import Shapes3D
+
+FRESH = 10_037
+"""The seed of the scenes it is measured on; no training has it."""
+
+
+@dataclass(frozen=True)
+class ProbeError:
+    """Read so many fresh renders of every composition, also with `noise` on them."""
+
+    split: Split
+    samples: int = 256
+    noise: float = 0.05
+
+    def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
+        """Render, mar, read and compare."""
+        network, world = trained.experiment.network, trained.experiment.world
+        assert isinstance(network, Probe)
+        assert isinstance(world, Shapes2D | Shapes3D)
+        reader = ProbeReader(trained.denoiser, network)
+        plain, marred = {}, {}
+        for which in self.split.asked:
+            images = fresh(world, which, self.samples, trained.device)
+            noise = torch.randn(images.shape, generator=generator, device=generator.device)
+            plain[which] = reader(images)
+            marred[which] = reader(images + self.noise * noise.to(images.device))
+        found = accuracies(self.split, plain) | accuracies(self.split, marred, "_noisy")
+        return Findings(overall(found, "") | overall(found, "_noisy") | found)
+
+    def tiny(self) -> "ProbeError":
+        """Return the same question with few samples."""
+        return replace(self, samples=2)
+
+
+def overall(found: dict[str, Measurement], whose: str) -> dict[str, Measurement]:
+    """Return the rate over all levels."""
+    levels = [each for name, each in found.items() if name.startswith(f"accuracy{whose}@level")]
+    right = sum(round(each.value * each.n) for each in levels)
+    return {f"accuracy{whose}": Measurement.rate(right, sum(each.n for each in levels))}
+
+
+def fresh(
+    world: Shapes2D | Shapes3D, which: Composition, samples: int, device: torch.device
+) -> torch.Tensor:
+    """Return renders of a composition that no training has seen."""
+    only = replace(world, among=(which,))
+    return only.image(only.scenes(torch.arange(samples, device=device), FRESH))
+
+
+base = Experiment(
+    question="Which shape, size and colour does a small network see in a picture of Shapes2D?",
+    world=Shapes2D(),
+    network=Probe(),
+    budget=Budget(steps=1_500, batch=128, learning_rate=1e-3, warm_up=50, decay=cosine, ema=0.99),
+    asks=(ProbeError(BINARY),),
+    headline=("accuracy", "accuracy_noisy"),
+    conditioner=Conditioner(everything, concepts),
+    objective=Naming(),
+    view=Unchanged(),
+    seeds=(0,),
+)
+linear = replace(
+    base,
+    question="What does a probe that is linear in the pixels see there?",
+    network=Probe(linear=True),
+)
+shapes3d = replace(
+    base,
+    question="Which hue, shape and scale does a small network see in a picture of Shapes3D?",
+    world=Shapes3D(among=(*SHAPES3D_240.seen, *SHAPES3D_240.held_out)),
+    network=Probe(64, Shapes3D.factors),
+    objective=Naming(tuple(len(factor.concepts) for factor in Shapes3D.factors)),
+    asks=(ProbeError(SHAPES3D_240, samples=16),),
+)

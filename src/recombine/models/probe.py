@@ -1,0 +1,83 @@
+"""The reader of single objects: which concept of each factor does a picture show?
+
+A small convolutional network is the reader of record. The papers' probe is linear in the pixels; it
+stands beside it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from recombine.models.entry import check_counts, check_image
+from recombine.scene import Factor
+from recombine.worlds.shapes2d import Shapes2D
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A network that answers with a logit for every concept of every factor, side by side."""
+
+    size: int = 28
+    factors: tuple[Factor, ...] = Shapes2D().factors
+    width: int = 48
+    linear: bool = False
+
+    def __post_init__(self) -> None:
+        check_counts(self, "linear")
+        if not self.factors:
+            raise ValueError("a probe reads at least one factor; got none")
+
+    @property
+    def counts(self) -> list[int]:
+        """How many concepts each factor has."""
+        return [len(factor.concepts) for factor in self.factors]
+
+    def build(self) -> "ProbeModule":
+        """Return the network with fresh weights."""
+        return ProbeModule(self)
+
+
+class ProbeModule(nn.Module):
+    """The weights of a `Probe`."""
+
+    def __init__(self, of: Probe) -> None:
+        super().__init__()
+        self.of = of
+        each = [(3, of.width, 1), (of.width, of.width, 2), (of.width, 2 * of.width, 2)]
+        steps = [] if of.linear else each
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(inputs, outputs, 3, stride, padding=1) for inputs, outputs, stride in steps
+        )
+        seen = 3 * of.size**2 if of.linear else 2 * of.width * (-(-of.size // 4)) ** 2
+        self.outlet = nn.Linear(seen, sum(of.counts))
+
+    def forward(
+        self, images: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch concept"]:
+        check_image(images, 3, self.of.size)
+        hidden = 2 * images - 1
+        for each in self.convolutions:
+            hidden = F.silu(each(hidden))
+        return self.outlet(hidden.flatten(1))
+
+
+def named(logits: Float[Tensor, "batch concept"], counts: list[int]) -> Int[Tensor, "batch factor"]:
+    """Return the likeliest concept of each factor."""
+    return torch.stack([each.argmax(dim=1) for each in logits.split(counts, dim=1)], dim=1)
+
+
+@dataclass(frozen=True)
+class ProbeReader:
+    """Images in [0, 1] -> the number of the concept of each factor."""
+
+    network: Callable[..., Tensor]
+    of: Probe
+
+    def __call__(
+        self, images: Float[Tensor, "batch 3 height width"]
+    ) -> Int[Tensor, "batch factor"]:
+        return named(self.network(images.clamp(0, 1)).float(), self.of.counts)

@@ -1,0 +1,229 @@
+"""From nothing to an image, some tokens at a time: what a masked model is surest of comes first.
+
+All noise is a hash of a sample's own seed: a sample does not depend on which others it is drawn
+with, nor on the device.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import cos, floor, isfinite, pi
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from recombine.denoiser import Denoiser
+from recombine.models.masked import Mixed, Predictor
+from recombine.sample.heun import (
+    HEUN,
+    BySeeds,
+    Drawn,
+    Sampler,
+    seeded_noise,
+    trajectory,
+    unwatched,
+)
+
+
+@dataclass(frozen=True)
+class Unmask:
+    """How tokens are revealed (Chang et al. 2022): along a cosine, the surest codes first.
+
+    `noise` is how much chance has a say in which are surest, at the start: it falls linearly to
+    nothing. `temperature` divides the logits. Latents have no confidence: they are revealed in
+    random order, as in MAR, and a diffusion head draws them by `descent`.
+
+    Keeping the surest draws and drawing the others anew favours likely codes: only with one step,
+    or with so much noise that the order is random, do codes follow the predicted law itself.
+    """
+
+    steps: int = 12
+    noise: float = 1.0
+    temperature: float = 1.0
+    descent: Sampler = HEUN
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"a sampler takes at least 1 step; got {self.steps}")
+        if not (isfinite(self.noise) and self.noise >= 0):
+            raise ValueError(f"noise is finite and not negative; got {self.noise}")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature is a positive number; got {self.temperature}")
+        if self.descent.churn or self.descent.guidance is not None:
+            raise ValueError(f"tokens descend without churn and guidance; got {self.descent}")
+
+    def left(self, step: int, tokens: int) -> int:
+        """Return how many of so many tokens are hidden after a step; step 0 is the start."""
+        return floor(tokens * cos(pi / 2 * step / self.steps))
+
+
+TWELVE = Unmask()
+"""The twelve steps of the study."""
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """What is seen after a step; the tokens that are still hidden mean nothing."""
+
+    step: int
+    tokens: Shaped[Tensor, " batch *token"]
+    hidden: Bool[Tensor, "batch side side"]
+
+
+def unmasking(
+    predictor: Predictor,
+    shape: tuple[int, ...],
+    condition: Float[Tensor, "batch factor row"],
+    sampler: Unmask = TWELVE,
+    *,
+    seeds: Int[Tensor, " batch"],
+) -> Iterator[Revealed]:
+    """Yield after each step on the way from all hidden to a sample.
+
+    `shape` is (side, side) for ids and (latent, side, side) for latents.
+    """
+    check_shape(shape)
+    dtype = torch.long if len(shape) == 2 else condition.dtype
+    tokens = condition.new_zeros(len(seeds), *shape, dtype=dtype)
+    seen = Revealed(0, tokens, tokens.new_ones(len(seeds), *shape[-2:], dtype=torch.bool))
+    for _ in range(sampler.steps):
+        seen = _further(predictor, seen, condition, sampler, seeds)
+        yield seen
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Raise unless this is the shape of an image's tokens."""
+    if len(shape) not in (2, 3) or min(shape) < 1 or shape[-1] != shape[-2]:
+        raise ValueError(f"tokens are (side, side) ids or (latent, side, side); got {shape}")
+
+
+# Gradients are off here and not in `unmasking`: a generator would switch them off for its reader.
+@torch.no_grad()
+def _further(
+    predictor: Predictor, seen: Revealed, condition: Tensor, sampler: Unmask, seeds: Tensor
+) -> Revealed:
+    """Take the next step."""
+    step, hidden = seen.step + 1, seen.hidden
+    output = predictor(seen.tokens, hidden, condition).output
+    places = hidden.shape[1:].numel()
+    # From the least sure to the surest: those that stay hidden, those to reveal, those known.
+    reveal = slice(sampler.left(step, places), sampler.left(step - 1, places))
+    if seen.tokens.dim() == 3:
+        assert isinstance(output, Tensor)
+        drawn, sure = _codes(output.flatten(1, 2), sampler, step, seeds)
+        now = _order(sure, hidden)[:, reveal]
+        shown = seen.tokens.flatten(1).scatter(1, now, at(drawn, now))
+    else:
+        draws = _draws(output, seen.tokens, step, seeds)
+        now = _order(draws[..., 0], hidden)[:, reveal]
+        value = _latents(predictor, output, at(draws[..., 1:], now), now, sampler)
+        index = now[:, None].expand(-1, value.shape[2], -1)
+        value = value.transpose(1, 2).to(seen.tokens)
+        shown = seen.tokens.flatten(2).scatter(2, index, value)
+    covered = hidden.flatten(1).scatter(1, now, False)
+    return Revealed(step, shown.view_as(seen.tokens), covered.view_as(hidden))
+
+
+def _order(sure: Tensor, hidden: Tensor) -> Int[Tensor, "batch token"]:
+    """Return the tokens from the least sure to the surest, those that are known last."""
+    known = ~hidden.flatten(1)
+    return sure.masked_fill(known, float("inf")).argsort(dim=1, stable=True)
+
+
+def _codes(
+    logits: Float[Tensor, "batch token code"], sampler: Unmask, step: int, seeds: Tensor
+) -> tuple[Int[Tensor, "batch token"], Float[Tensor, "batch token"]]:
+    """Draw a code for each token; return how sure each is as well."""
+    places, codes = logits.shape[1:]
+    noise = seeded_noise(seeds, (places, codes + 1), step=step, dtype=torch.float64)
+    chance = gumbel(noise)
+    likely = (logits.double() / sampler.temperature).log_softmax(-1)
+    drawn = (likely + chance[..., :-1]).argmax(-1)
+    sure = likely.gather(-1, drawn[..., None])[..., 0]
+    return drawn, sure + sampler.noise * (1 - step / sampler.steps) * chance[..., -1]
+
+
+def _draws(output: Tensor | Mixed, tokens: Tensor, step: int, seeds: Tensor) -> Tensor:
+    """Return unit noise for each token: for the order, its value, and its component if any."""
+    components = output.log_weights.shape[-1] if isinstance(output, Mixed) else 0
+    shape = (tokens.shape[2:].numel(), 1 + tokens.shape[1] + components)
+    return seeded_noise(seeds, shape, step=step, dtype=torch.float64)
+
+
+def _latents(
+    predictor: Predictor, output: Tensor | Mixed, draws: Tensor, now: Tensor, sampler: Unmask
+) -> Float[Tensor, "batch chosen latent"]:
+    """Draw a value for each of the tokens to reveal."""
+    if sampler.temperature != 1:
+        raise ValueError(f"latents are drawn at a temperature of 1; got {sampler.temperature}")
+    if isinstance(output, Mixed):
+        return from_mixture(Mixed(*(at(part.flatten(1, 2), now) for part in output)), draws)
+    head = getattr(predictor, "head", None)
+    if head is None:
+        raise ValueError("latents come from a mixture or a diffusion head; the model has neither")
+    return from_head(head, at(output.flatten(1, 2), now), draws, sampler.descent)
+
+
+def at(
+    value: Shaped[Tensor, " batch token *feature"], index: Int[Tensor, "batch chosen"]
+) -> Shaped[Tensor, " batch chosen *feature"]:
+    """Return what is said of some tokens of each image."""
+    index = index.reshape(*index.shape, *[1] * (value.dim() - 2))
+    return value.gather(1, index.expand(-1, -1, *value.shape[2:]))
+
+
+def gumbel(normal: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """Turn unit noise into Gumbel's: where log p + it is largest is a draw from p."""
+    return -(-torch.special.log_ndtr(normal)).log()
+
+
+def from_mixture(
+    mixed: Mixed, draws: Float[Tensor, "batch chosen draw"]
+) -> Float[Tensor, "batch chosen latent"]:
+    """Draw a value from each mixture, by given unit noise: of the value, then of the component."""
+    latent = mixed.means.shape[-1]
+    normal, chance = draws[..., :latent], gumbel(draws[..., latent:])
+    component = (mixed.log_weights.double() + chance).argmax(-1)[..., None, None]
+    component = component.expand(*normal.shape[:2], 1, latent)
+    mean, log_scale = (
+        part.gather(2, component)[:, :, 0] for part in (mixed.means, mixed.log_scales)
+    )
+    return mean + log_scale.exp() * normal.to(mean)
+
+
+def from_head(
+    head: Denoiser,
+    vector: Float[Tensor, "batch chosen width"],
+    draws: Float[Tensor, "batch chosen latent"],
+    descent: Sampler,
+) -> Float[Tensor, "batch chosen latent"]:
+    """Draw a value for each vector: tokens descend by themselves, as a batch."""
+    value = draws.flatten(0, 1).to(vector)
+    for moment in trajectory(head, value, vector.flatten(0, 1), descent):
+        value = moment.x
+    return value.view(draws.shape)
+
+
+@dataclass(frozen=True)
+class UnmaskingGenerator(BySeeds):
+    """Tokens of one shape, revealed step by step: ids, or latents in the dtype of the condition.
+
+    Makes a Generator of a masked model.
+    """
+
+    predictor: Predictor
+    shape: tuple[int, ...]
+    sampler: Unmask = TWELVE
+    batch: int = 256
+    watch: Drawn = unwatched
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_shape(self.shape)
+
+    def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Tensor:
+        steps = unmasking(self.predictor, self.shape, condition, self.sampler, seeds=seeds)
+        for revealed in steps:
+            last = revealed.tokens
+            self.watch(first + revealed.step / self.sampler.steps * len(seeds), total)
+        return last

@@ -1,0 +1,115 @@
+"""What a model sees of an image: pixels, or what a shipped tokenizer makes of them.
+
+A view leads both ways: called with images it returns what the model learns from, and `back` turns
+what a model drew into images in [0, 1].
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from recombine import zoo
+from recombine.checkpoint import unpack_average
+from recombine.models.tokenizer import Autoencoder, AutoencoderModule
+
+
+@runtime_checkable
+class View(Protocol):
+    """From images in [0, 1] to what a model sees, and back."""
+
+    def __call__(self, image: Tensor, /) -> Tensor: ...
+
+    def back(self, x: Tensor, /) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """Images as they are, in [0, 1]."""
+
+    def __call__(self, image: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
+        return image
+
+    def back(self, x: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
+        """Return the image itself."""
+        return x
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Images in [-1, 1]."""
+
+    def __call__(self, image: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
+        return 2 * image - 1
+
+    def back(self, x: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
+        """Return the image in [0, 1], if nothing overshoots."""
+        return (x + 1) / 2
+
+
+@dataclass(frozen=True)
+class Latents:
+    """The latents of a shipped tokenizer, or the vectors of its codes, spread by about 1.
+
+    By how much they spread of themselves is in the tokenizer's record. Drawn latents go straight
+    to the decoder: they need not be vectors of codes.
+    """
+
+    name: str
+    of: Autoencoder
+
+    @torch.no_grad()
+    def __call__(
+        self, image: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch latent row column"]:
+        network = tokenizer(self.name, self.of, image.device)
+        latent = network.encode(2 * image - 1)
+        if self.of.codes is not None:
+            latent = network.quantized(latent)[1]
+        return latent / self.spread
+
+    @torch.no_grad()
+    def back(
+        self, x: Float[Tensor, "batch latent row column"]
+    ) -> Float[Tensor, "batch 3 height width"]:
+        """Return the images of latents."""
+        return (tokenizer(self.name, self.of, x.device).decode(x * self.spread) + 1) / 2
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the latents of the images the tokenizer has learned from."""
+        return float(zoo.record(self.name).measurements["latent_spread"].value)
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The numbers of a shipped tokenizer's codes."""
+
+    name: str
+    of: Autoencoder
+
+    @torch.no_grad()
+    def __call__(
+        self, image: Float[Tensor, "batch 3 height width"]
+    ) -> Int[Tensor, "batch row column"]:
+        return tokenizer(self.name, self.of, image.device).ids(2 * image - 1)
+
+    @torch.no_grad()
+    def back(self, x: Int[Tensor, "batch row column"]) -> Float[Tensor, "batch 3 height width"]:
+        """Return the images of codes."""
+        network = tokenizer(self.name, self.of, x.device)
+        return (network.decode(network.vectors(x)) + 1) / 2
+
+
+@cache
+def tokenizer(name: str, of: Autoencoder, device: torch.device) -> AutoencoderModule:
+    """Return a shipped tokenizer on a device; it is read from disk once."""
+    network, path = of.build(), zoo.path(name)
+    try:
+        unpack_average(zoo.load(name).tensors, network)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return network.to(device).eval().requires_grad_(False)

@@ -1,0 +1,160 @@
+"""The objectives' study, tiny, on tokenizers and a probe that have hardly learned anything."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from recombine import run, views, zoo
+from recombine.checkpoint import checkpoints
+from recombine.commands.run import seeded
+from recombine.experiment import Experiment
+from recombine.experiments import autoencoder, conditioning, declared, jepa, objective, tokenizer
+from recombine.models.blocks import parameters_of
+from recombine.models.dit import DiT
+from recombine.objectives.jepa import WithJepa
+from recombine.report.record import Record
+from recombine.split import BINARY
+from recombine.worlds.shapes2d import COLOURS, SIZES, Shapes2D
+
+CPU = torch.device("cpu")
+NEEDED = {
+    "tokenizer_vq": ("autoencoder", "vq"),
+    "tokenizer_kl": ("autoencoder", "kl"),
+    "probe": ("probe", "base"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tiny runs of what the study needs, shipped."""
+    out = tmp_path_factory.mktemp("runs")
+    (out / "zoo").mkdir()
+    for name, (experiment, variant) in NEEDED.items():
+        (plan,) = seeded(experiment, variant, [], True, {})
+        run.run(plan, run.machine(CPU), run.Settings(out))
+        (last, *_) = checkpoints(plan.folder(out))
+        zoo.ship(last, plan.folder(out) / "record.json", name, out / "zoo")
+    return out / "zoo"
+
+
+@pytest.fixture
+def small(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(zoo, "FOLDER", folder)
+    for cached in (views.tokenizer, zoo.probe):
+        cached.cache_clear()
+    yield folder
+    for cached in (views.tokenizer, zoo.probe):
+        cached.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        *[("objective", each) for each in ("dit_kl", "dit_vq", "maskgit", "mar", "givt")],
+        ("conditioning", "full_dropout_when_sampling"),
+        ("jepa", "base"),
+        ("jepa", "blocks"),
+    ],
+)
+def test_every_kind_of_model_runs_tiny_from_data_to_record(
+    small: Path, tmp_path: Path, name: str, variant: str
+):
+    (plan,) = seeded(name, variant, [], True, {"steps": 3})
+    record = run.run(plan, run.machine(CPU), run.Settings(tmp_path))
+    assert isinstance(record, Record)
+    for whose in ("", "_ceiling", "_view"):
+        assert record.measurements[f"accuracy{whose}@level2"].n == 2
+        assert record.measurements[f"accuracy{whose}@level0"].n == 8
+    images = [path.name for path in (plan.folder(tmp_path) / "samples").iterdir()]
+    assert "triangle-small-blue-3.png" in images
+    # A second run has nothing left to do.
+    assert run.run(plan, run.machine(CPU), run.Settings(tmp_path)) == record
+
+
+def test_jepa_learns_from_the_average_of_the_run(small: Path, tmp_path: Path):
+    (plan,) = seeded("jepa", "base", [], True, {"steps": 3})
+    seen: list[object] = []
+
+    def spied(self, model, tokens, condition, *, generator, average):
+        seen.append(average)
+        return self.objective(model, tokens, condition, generator=generator)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WithJepa, "__call__", spied)
+        session = run.Session(plan, run.machine(CPU), run.Settings(tmp_path))
+        session.open()
+        session.train()
+    assert seen == [session.weights.average.module] * 3
+
+
+def test_views_lead_there_and_back(small: Path):
+    image = Shapes2D().image(Shapes2D().scenes(torch.arange(3), 0))
+    for view in (objective.dit_kl.view, objective.dit_vq.view, objective.maskgit.view):
+        seen = view(image)
+        assert seen.shape[-2:] == (7, 7)
+        assert view.back(seen).shape == image.shape
+    codes, vectors = objective.maskgit.view, objective.dit_vq.view
+    # Codes and their vectors are two ways to say the same.
+    assert torch.allclose(codes.back(codes(image)), vectors.back(vectors(image)), atol=1e-5)
+    assert not seen.is_floating_point()
+    assert seen.max() < 256
+
+
+def test_latents_spread_by_one(small: Path):
+    world = Shapes2D(among=BINARY.seen)
+    image = world.image(world.scenes(torch.arange(512), 5))
+    for view in (objective.dit_kl.view, objective.dit_vq.view):
+        spread = view(image).var(dim=(0, 2, 3), correction=0).mean().sqrt()
+        assert spread.item() == pytest.approx(1.0, rel=0.25)
+
+
+def test_what_is_not_shipped_is_named(small: Path):
+    missing = replace(objective.dit_kl.view, name="tokenizer_lk")
+    with pytest.raises(ValueError, match="zoo:tokenizer_lk is not one of .*did you mean"):
+        missing(torch.zeros(1, 3, 28, 28))
+    wide = replace(objective.dit_kl.view, of=replace(autoencoder.KL, width=32))
+    with pytest.raises(ValueError, match=r"tokenizer_kl\.safetensors: "):
+        wide(torch.zeros(1, 3, 28, 28))
+
+
+def test_compositions_are_asked_for_by_their_means():
+    scenes = objective.means(Shapes2D(), ("triangle", "small", "blue"), 3, CPU)
+    assert torch.equal(scenes.size, torch.full((3, 1), SIZES["small"]))
+    assert torch.equal(scenes.colour[:, 0], torch.tensor([COLOURS["blue"]] * 3))
+    assert scenes.concepts[:, 0].tolist() == [[1, 1, 1]] * 3
+
+
+def test_the_study_is_about_one_thing_at_a_time():
+    base = objective.dit_kl
+    for name in ("dit_vq", "dit_pixels", "maskgit", "mar", "givt"):
+        other: Experiment = getattr(objective, name)
+        assert (other.world, other.budget, other.conditioner) == (
+            base.world,
+            base.budget,
+            base.conditioner,
+        )
+        assert parameters_of(other.network) <= 4e6
+    assert base.world == autoencoder.vq.world
+    mar = objective.mar
+    assert mar.network.head.sigma_data == mar.objective.diffusion.sigma_data
+    assert objective.maskgit_any_order.digest == objective.maskgit.digest
+    assert tokenizer.kl == base
+    assert isinstance(conditioning.full.network, DiT)
+    for name, experiment in declared()["jepa"].items():
+        assert experiment.network == objective.maskgit.network, name
+        assert experiment.sampler == objective.maskgit.sampler
+    assert jepa.base.objective.objective == objective.maskgit.objective
+
+
+def test_the_curve_of_training_is_judged():
+    ask = objective.maskgit.asks[0]
+    steps = [[step, 0.9] for step in range(1, 21)]
+    curves = {"accuracy@level0": steps, "accuracy@level2": [[step, 0.1] for step, _ in steps]}
+    found = ask.looked_back(objective.maskgit, curves).measurements
+    assert found["accuracy_late@level2"].verdict == "as asked (<= 0.2)"
+    assert found["accuracy_late@level2"].paper == 0.01
+    low = {**curves, "accuracy@level0": [[step, 0.5] for step, _ in steps]}
+    judged = ask.looked_back(objective.maskgit, low).measurements["accuracy_late@level2"]
+    assert judged.verdict.startswith("undertrained")
