@@ -105,8 +105,9 @@ COMPARED |= {
     },
     **{
         ("jepa", variant): ("base", {"objective", "asks", "seeds"})
-        for variant in list(EXPERIMENTS["jepa"])[1:]
+        for variant in list(EXPERIMENTS["jepa"])[1:-1]
     },
+    ("jepa", "dit"): ("base", {"network", "objective", "sampler", "view", "asks", "seeds"}),
 }
 # The same models, asked one more question.
 COMPARED |= {

@@ -256,8 +256,7 @@ def test_what_cannot_be_declared_is_refused():
 
 def test_jepa_is_attached_in_one_line():
     assert Jepa()(MaskedCrossEntropy()) == WithJepa(MaskedCrossEntropy(), Jepa((3, 5, 7), 0.6))
-    with pytest.raises(Exception, match="Diffusion"):
-        Jepa()(Diffusion())
+    assert Jepa()(Diffusion()) == WithJepa(Diffusion(), Jepa((3, 5, 7), 0.6))
 
 
 def test_states_that_are_all_equal_have_collapsed():

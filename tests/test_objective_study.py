@@ -56,6 +56,7 @@ def small(folder: Path, monkeypatch: pytest.MonkeyPatch):
         ("conditioning", "full_dropout_when_sampling"),
         ("jepa", "base"),
         ("jepa", "blocks"),
+        ("jepa", "dit"),
     ],
 )
 def test_every_kind_of_model_runs_tiny_from_data_to_record(
@@ -142,7 +143,8 @@ def test_the_study_is_about_one_thing_at_a_time():
     assert objective.maskgit_any_order.digest == objective.maskgit.digest
     assert tokenizer.kl == base
     assert isinstance(conditioning.full.network, DiT)
-    for name, experiment in declared()["jepa"].items():
+    repaired = {name: each for name, each in declared()["jepa"].items() if name != "dit"}
+    for name, experiment in repaired.items():
         assert experiment.network == objective.maskgit.network, name
         assert experiment.sampler == objective.maskgit.sampler
     assert jepa.base.objective.objective == objective.maskgit.objective

@@ -197,11 +197,14 @@ class Preconditioned(nn.Module):
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
         condition: Shaped[Tensor, " batch *told"],
+        states: list[Tensor] | None = None,
     ) -> Float[Tensor, " batch *image"]:
+        """Return the guess; a network that can adds its states to the list, where there is one."""
         check_call(x, sigma, condition)
         level = per_image(sigma, x)
         total = level**2 + self.sigma_data**2
-        answer = self.network(x / total.sqrt(), quarter_log(sigma), condition)
+        asked = (x / total.sqrt(), quarter_log(sigma), condition)
+        answer = self.network(*asked) if states is None else self.network(*asked, states)
         check_answer(answer, x)
         skipped = self.sigma_data**2 / total * x
         return skipped + level * self.sigma_data / total.sqrt() * answer.to(x.dtype)

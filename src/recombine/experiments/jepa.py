@@ -10,6 +10,7 @@ from recombine.experiment import Experiment
 from recombine.experiments import objective
 from recombine.experiments.objective import Composition
 from recombine.measure.composition import Expectation
+from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import Jepa
 from recombine.objectives.masked import Blocks, MaskedCrossEntropy
 
@@ -38,3 +39,10 @@ early = with_jepa(Jepa(layers=(1, 3)), "Does it with early layers' states?")
 every = with_jepa(Jepa(layers=tuple(range(8))), "Does it with every layer's states?")
 light = with_jepa(Jepa(weight=0.2), "Does it with a third of the weight?")
 heavy = with_jepa(Jepa(weight=2.0), "Does it with three times the weight?")
+dit = replace(
+    objective.dit_vq,
+    question="Does JEPA help a DiT that composes by itself?",
+    objective=Jepa()(Diffusion(sigma_data=1.0)),
+    asks=(Composition(),),
+    seeds=(0,),
+)

@@ -84,7 +84,9 @@ class DiTModule(nn.Module):
         x: Float[Tensor, "batch channel height width"],
         clock: Float[Tensor, " batch"],
         condition: Shaped[Tensor, " batch *told"],
+        states: list[Tensor] | None = None,
     ) -> Float[Tensor, "batch channel height width"]:
+        """Answer; the tokens after each layer are added to `states`, where there is such a list."""
         check_image(x, self.of.channels, self.of.size)
         told = read(self.of.entry, condition, x)
         hears = () if self.tokens is None else self.tokens(told)
@@ -96,6 +98,8 @@ class DiTModule(nn.Module):
         hidden = hidden + self.where.to(hidden.dtype)
         for block, part in zip(self.blocks, each, strict=True):
             hidden = block(hidden, part, *hears)
+            if states is not None:
+                states.append(hidden)
         answer = self.outlet(modulated(rms(hidden), *last[:, None].chunk(2, dim=-1)))
         grid = answer.transpose(1, 2).unflatten(2, (self.of.size // self.of.patch, -1))
         return F.pixel_shuffle(grid, self.of.patch).to(x.dtype)

@@ -1,9 +1,10 @@
-"""JEPA beside a masked objective: predict the states of a network that sees every token.
+"""JEPA beside an objective: predict the states of a network that sees every token, and no noise.
 
-The targets are the states of the run's own moving average. The same mask and the same pass of the
-trained network serve both losses.
+The targets are the states of the run's own moving average. The same mask, or noise, and the same
+pass of the trained network serve both losses.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,8 +13,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from recombine.models.masked import Predicted, Predictor
+from recombine.denoiser import Preconditioned
+from recombine.models.masked import Predicted
+from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.masked import MaskedObjective, over_hidden
+
+LOWEST = 0.002
+"""The noise level at which the average sees images: the last one of samplers."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Jepa:
         if not 0 <= self.weight < float("inf"):
             raise ValueError(f"the weight of JEPA is finite and not negative; got {self.weight}")
 
-    def __call__(self, objective: MaskedObjective) -> "WithJepa":
+    def __call__(self, objective: "MaskedObjective | Diffusion") -> "WithJepa":
         """Return the objective with JEPA beside it."""
         return WithJepa(objective, self)
 
@@ -47,35 +53,68 @@ class Jepa:
 
 @dataclass(frozen=True)
 class WithJepa:
-    """An objective plus the error with which the hidden tokens' states are predicted."""
+    """An objective plus the error with which states are predicted.
 
-    objective: MaskedObjective
+    Beside a masked objective they are those of hidden tokens, beside `Diffusion` those of all: the
+    average sees the image at the lowest noise.
+    """
+
+    objective: MaskedObjective | Diffusion
     jepa: Jepa
 
     def __post_init__(self) -> None:
-        if not isinstance(self.objective, MaskedObjective):
-            raise ValueError(f"JEPA stands beside a masked objective; got {self.objective}")
+        if not isinstance(self.objective, MaskedObjective | Diffusion):
+            raise ValueError(
+                f"JEPA stands beside a masked objective or Diffusion; got {self.objective}"
+            )
 
-    def module(self, network: nn.Module) -> "JepaModule":
+    def module(self, network: nn.Module) -> "JepaModule | DenoiserJepaModule":
         """Return the network together with what predicts its states, to be trained as one."""
+        if isinstance(self.objective, Diffusion):
+            return DenoiserJepaModule(network, self.jepa.layers, self.objective.sigma_data)
         return JepaModule(network, self.jepa.layers)
 
     def __call__(
         self,
-        model: Predictor,
+        model: Callable[..., Any],
         seen: Shaped[Tensor, " batch *token"],
-        condition: Float[Tensor, "batch factor row"],
+        condition: Shaped[Tensor, " batch *told"],
         *,
         generator: torch.Generator,
-        average: Predictor,
+        average: Callable[..., Any],
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch; `average` is the moving average of the model."""
+        if isinstance(self.objective, Diffusion):
+            return self._denoising(self.objective, model, average, seen, condition, generator)
         asked = self.objective.asked(seen, generator)
         predicted = model(seen, asked.hidden, condition, *asked.noisy)
         with torch.no_grad():
             whole = average(seen, torch.zeros_like(asked.hidden), condition)
         missed = self.missed(predicted, whole, asked.hidden)
         return self.objective.of(predicted, seen, asked) + self.jepa.weight * missed
+
+    def _denoising(
+        self,
+        objective: Diffusion,
+        model: Callable[..., Any],
+        average: Callable[..., Any],
+        image: Tensor,
+        condition: Tensor,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]:
+        """Let the objective ask, and listen to what is said on the way."""
+        errors: list[Tensor] = []
+
+        def overheard(x: Tensor, sigma: Tensor, told: Tensor) -> Tensor:
+            denoised, guesses = model(x, sigma, told, True)
+            with torch.no_grad():
+                _, states = average(image, torch.full_like(sigma, LOWEST), told, True)
+            for guess, state in zip(guesses, states, strict=True):
+                errors.append(F.mse_loss(guess, self.jepa.target(state)))
+            return denoised
+
+        loss = objective(overheard, image, condition, generator=generator)
+        return loss + self.jepa.weight * torch.stack(errors).mean()
 
     def missed(
         self, predicted: Predicted, whole: Predicted, hidden: Bool[Tensor, "batch side side"]
@@ -95,17 +134,9 @@ class JepaModule(nn.Module):
     def __init__(self, network: nn.Module, layers: tuple[int, ...]) -> None:
         super().__init__()
         of: Any = network.of
-        for layer in layers:
-            if not 0 <= layer < of.layers:
-                raise ValueError(
-                    f"the network has {of.layers} layers, 0..{of.layers - 1}; got {layer}"
-                )
         self.network = network
         self.layers = layers
-        self.predictors = nn.ModuleList(
-            nn.Sequential(nn.Linear(of.width, of.width), nn.GELU(), nn.Linear(of.width, of.width))
-            for _ in layers
-        )
+        self.predictors = predictors(of, layers)
 
     @property
     def of(self) -> Any:
@@ -131,6 +162,48 @@ class JepaModule(nn.Module):
             for predictor, layer in zip(self.predictors, self.layers, strict=True)
         )
         return predicted._replace(guesses=guesses)
+
+
+class DenoiserJepaModule(nn.Module):
+    """A denoiser that answers as ever; asked to be `overheard`, it says more.
+
+    In training that is what its predictors make of some layers, otherwise those layers' states.
+    """
+
+    def __init__(self, network: nn.Module, layers: tuple[int, ...], sigma_data: float) -> None:
+        super().__init__()
+        of: Any = network.of
+        self.denoiser = Preconditioned(network, sigma_data)
+        self.layers = layers
+        self.predictors = predictors(of, layers)
+
+    def forward(
+        self,
+        x: Float[Tensor, " batch *image"],
+        sigma: Float[Tensor, " batch"],
+        condition: Shaped[Tensor, " batch *told"],
+        overheard: bool = False,
+    ) -> Float[Tensor, " batch *image"] | tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the guess of the clean image, and what is overheard."""
+        if not overheard:
+            return self.denoiser(x, sigma, condition)
+        states: list[Tensor] = []
+        denoised = self.denoiser(x, sigma, condition, states)
+        chosen = [states[layer] for layer in self.layers]
+        if self.training:
+            chosen = [each(state) for each, state in zip(self.predictors, chosen, strict=True)]
+        return denoised, tuple(chosen)
+
+
+def predictors(of: Any, layers: tuple[int, ...]) -> nn.ModuleList:
+    """Return a small network for each layer's states, or say which layers there are."""
+    for layer in layers:
+        if not 0 <= layer < of.layers:
+            raise ValueError(f"the network has {of.layers} layers, 0..{of.layers - 1}; got {layer}")
+    return nn.ModuleList(
+        nn.Sequential(nn.Linear(of.width, of.width), nn.GELU(), nn.Linear(of.width, of.width))
+        for _ in layers
+    )
 
 
 class Spread(NamedTuple):
