@@ -223,6 +223,13 @@ def test_a_metal_mirrors_its_neighbour_and_rubber_does_not():
     assert redness[1] > 0.1 > 0.05 > redness[0]
 
 
+def test_what_is_kept_does_for_gradients_even_if_inference_asks_first():
+    st.look_numbers.cache_clear()
+    with torch.inference_mode():
+        assert not st.look_numbers(LOOK).is_inference()
+    st.look_numbers.cache_clear()
+
+
 def test_gradients_are_those_of_finite_differences():
     stage = clevr.stage(alone("cube", material=1))
     column = st.COLOUR + 1

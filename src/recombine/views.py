@@ -104,7 +104,9 @@ class Codes:
         return (network.decode(network.vectors(x)) + 1) / 2
 
 
+# What is kept must do for gradients, whoever asks for it first.
 @cache
+@torch.inference_mode(False)
 def tokenizer(name: str, of: Autoencoder, device: torch.device) -> AutoencoderModule:
     """Return a shipped tokenizer on a device; it is read from disk once."""
     network, path = of.build(), zoo.path(name)

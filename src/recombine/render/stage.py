@@ -86,7 +86,9 @@ SUN_COLUMN = 3 * LAMP_COLUMNS
 TERM_COLUMN = SUN_COLUMN + 6
 
 
+# What is kept must do for gradients, whoever asks for it first.
 @cache
+@torch.inference_mode(False)
 def look_numbers(look: Look) -> Float[Tensor, " number"]:
     """Return lamps, sun and the terms of the look in one row, in the order the renderers read."""
     rows = []

@@ -89,7 +89,9 @@ def detector(folder: Path | None = None) -> ShippedDetector:
     return reader
 
 
+# What is kept must do for gradients, whoever asks for it first.
 @cache
+@torch.inference_mode(False)
 def probe(name: str, of: Probe, device: torch.device) -> ProbeReader:
     """Return a shipped reader of single objects on a device; it is read from disk once."""
     network, file = of.build(), path(name)
@@ -100,7 +102,9 @@ def probe(name: str, of: Probe, device: torch.device) -> ProbeReader:
     return ProbeReader(network.to(device).eval(), of)
 
 
+# What is kept must do for gradients, whoever asks for it first.
 @cache
+@torch.inference_mode(False)
 def _read(path: Path, device: torch.device) -> DetectorReader:
     """Return the reader on a device; it is read from disk once."""
     network = Detector().build()
