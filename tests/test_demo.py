@@ -67,6 +67,11 @@ def test_the_tour_ends_in_one_page_and_a_figure(
     assert "recombine-demo/report.html" in output.err
     with Image.open("recombine-demo/figure.png") as figure:
         assert figure.width > 500
+        low = figure.height
+    # Three images to a number of objects take two rows where two take one.
+    assert command_line.main(["demo", "--device", "cpu", "--samples", "3"]) == 0
+    with Image.open("recombine-demo/figure.png") as figure:
+        assert figure.height > 1.4 * low
 
 
 def test_every_model_is_asked_for_the_same_from_the_same_noise(asked: list[torch.Tensor]):

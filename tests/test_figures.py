@@ -4,8 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from recombine.__main__ import main
+from recombine.commands import report
 from recombine.commands.report import found_records, illustrated, redraw
 from recombine.figures import figures
 from recombine.figures.length_generalization import draw
@@ -154,3 +156,22 @@ def test_only_a_checkout_gets_figures(tmp_path: Path):
     assert main(["report", "--root", str(tmp_path), "--page", str(tmp_path / "p.html")]) == 0
     assert (tmp_path / "p.html").exists()
     assert not (tmp_path / "docs").exists()
+
+
+def test_a_figure_reads_the_records_of_every_experiment_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    drawn: dict[str, list[str]] = {}
+
+    def draw(name: str):
+        def drawing(records: list[Record]) -> Figure:
+            drawn[name] = [each.command for each in records]
+            return Figure()
+
+        return drawing
+
+    names = ("length_generalization", "locality")
+    monkeypatch.setattr(report, "figures", lambda: {name: draw(name) for name in names})
+    redraw(tmp_path, [record(name) for name in names])
+    length, locality = (f"recombine run {name}:base --seed 0" for name in names)
+    assert drawn == {"length_generalization": [length, locality], "locality": [locality]}

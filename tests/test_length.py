@@ -179,6 +179,9 @@ def test_a_rate_over_images_has_its_exact_interval():
     assert what.success(strict=True) == Measurement.rate(2, 4)
     assert what.mean_count == Measurement.mean([2, 3, 2, 1])
     assert what.extra == Measurement.mean([0, 1, 1, -1])
+    few = Outcome(told, hits, torch.tensor([0, 0, 0, 5]), told, hits).mean_count
+    assert student_t([0, 0, 0, 5])[0] < 0
+    assert (few.low, few.high) == (0.0, student_t([0, 0, 0, 5])[1])
 
 
 def test_hits_are_counted_apart_where_another_told_place_is_near():

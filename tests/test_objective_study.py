@@ -9,7 +9,7 @@ import torch
 from recombine import run, views, zoo
 from recombine.checkpoint import checkpoints
 from recombine.commands.run import seeded
-from recombine.experiment import Experiment
+from recombine.experiment import Experiment, Trained
 from recombine.experiments import autoencoder, conditioning, declared, jepa, objective, tokenizer
 from recombine.models.blocks import parameters_of
 from recombine.models.dit import DiT
@@ -160,3 +160,50 @@ def test_the_curve_of_training_is_judged():
     low = {**curves, "accuracy@level0": [[step, 0.5] for step, _ in steps]}
     judged = ask.looked_back(objective.maskgit, low).measurements["accuracy_late@level2"]
     assert judged.verdict.startswith("undertrained")
+
+
+class Draws:
+    """A model that draws white, and remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[torch.Tensor] = []
+
+    def images(self, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        self.told.append(condition)
+        return torch.ones(len(condition), 3, 28, 28)
+
+
+class Blackens:
+    """A view that loses everything."""
+
+    def __call__(self, image: torch.Tensor) -> torch.Tensor:
+        return image
+
+    def back(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(x)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_models_renders_and_views_are_read_apart(monkeypatch: pytest.MonkeyPatch, forgets: bool):
+    seen: list[torch.Tensor] = []
+
+    def read(images: torch.Tensor) -> torch.Tensor:
+        seen.append(images)
+        return torch.zeros(len(images), 3).long()
+
+    monkeypatch.setattr(zoo, "probe", lambda *asked: read)
+    variant = "labels_dropout_when_sampling" if forgets else "labels_dropout"
+    experiment = replace(getattr(conditioning, variant), view=Blackens())
+    drawn = Draws()
+    trained = Trained(experiment, lambda x, sigma, condition: x, CPU)
+    monkeypatch.setattr(Trained, "images", lambda self, *asked: drawn.images(*asked))
+    ask = replace(experiment.asks[0], samples=8)
+    found = ask(trained, torch.Generator().manual_seed(0)).measurements
+    model, true, through = seen
+    assert (model == 1).all()
+    assert (through == 0).all()
+    assert 0 < true.mean() < 1
+    # All factors zero is what was read: one composition of eight is right.
+    assert found["accuracy@circle-large-red"].value == 1
+    assert found["accuracy_view@level2"].value == 0
+    assert (drawn.told[0][..., -1] == 0).any() == forgets
