@@ -1,6 +1,7 @@
 """How much guidance do the local models need? Two told places side by side, by its weight.
 
-    python benchmarks/guidance.py results/guidance.json      # seconds on a GPU, minutes without
+    python benchmarks/guidance.py OUT.json [SAMPLES [WEIGHT,...]]
+    python benchmarks/guidance.py results/guidance.json 64 1,3      # minutes on a CPU
 
 Both places hit, and how varied the colours of what is drawn there are: the perplexity of the law of
 colours, 8 if all are equally frequent.
@@ -8,6 +9,7 @@ colours, 8 if all are equally frequent.
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,43 +29,47 @@ from recombine.run import Plan
 from recombine.sample.guidance import Guidance
 from recombine.worlds.clevr import Clevr
 
-MODELS, WEIGHTS, SAMPLES = ("grid_one_local", "list_all_local"), (1.0, 2.0, 3.0, 4.0), 256
-SEED, CANDIDATES = 777, 5_120
+MODELS = ("grid_one_local", "list_all_local")
+SEED = 777
 """The scenes; no training and no other measurement has this seed."""
+CANDIDATES = 25
+"""Scenes looked at for each that is asked for: one in fourteen has its objects side by side."""
+USUAL = ("", "256", "1,2,3,4")
 COLOUR = [factor.name for factor in Clevr.factors].index("colour")
 
 
-def main(out: Path) -> None:
+def main(out: Path, samples: int = 256, weights: Sequence[float] = (1, 2, 3, 4)) -> None:
     """Measure both models at every weight and write a record."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     started, found = time.perf_counter(), {}
     for name in MODELS:
         plan = plan_of(zoo.path(name))
-        request = side_by_side(plan, device)
-        for weight in WEIGHTS:
+        request = side_by_side(plan, samples, device)
+        for weight in weights:
             measured = asked(plan, name, request, weight, device)
             found |= {f"{key}@{name}@{weight:g}": each for key, each in measured.items()}
             print(name, weight, {key: each.value for key, each in measured.items()}, flush=True)
     Record(
         question="Told of two places side by side, how often are both hit, by weight of guidance?",
-        command="python benchmarks/guidance.py results/guidance.json",
-        experiment=f"{MODELS}, {WEIGHTS}, {SAMPLES} samples, seed {SEED}",
+        command=f"python benchmarks/guidance.py {out} {samples} {','.join(map(str, weights))}",
+        experiment=f"{MODELS}, weights {tuple(weights)}, {samples} samples, seed {SEED}",
         seed=SEED,
         device=device_name(device),
         seconds=time.perf_counter() - started,
         measurements=found,
-        headline=tuple(f"both_hit@{name}@{weight:g}" for name in MODELS for weight in (1, 3)),
+        headline=tuple(f"both_hit@{name}@{weight:g}" for name in MODELS for weight in weights),
     ).save(out)
 
 
-def side_by_side(plan: Plan, device: torch.device) -> Request:
+def side_by_side(plan: Plan, samples: int, device: torch.device) -> Request:
     """Return requests for two objects whose told places are nearer than two hit radii."""
     world, encode = plan.experiment.world, plan.experiment.conditioner.encode
     generator = torch.Generator(device).manual_seed(5)
-    every = requested(world, encode, 2, CANDIDATES, generator, SEED)  # type: ignore[arg-type]
+    many = CANDIDATES * samples
+    every = requested(world, encode, 2, many, generator, SEED)  # type: ignore[arg-type]
     near = (every.place[:, 0] - every.place[:, 1]).norm(dim=1) < 2 * RADIUS
     parts: list[Tensor] = [
-        each[near][:SAMPLES] for each in (every.place, every.present, every.condition, every.image)
+        each[near][:samples] for each in (every.place, every.present, every.condition, every.image)
     ]
     return Request(*parts)
 
@@ -92,6 +98,8 @@ def asked(
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python benchmarks/guidance.py OUT.json")
-    main(Path(sys.argv[1]))
+    if not 2 <= len(sys.argv) <= 4:
+        sys.exit("usage: python benchmarks/guidance.py OUT.json [SAMPLES [WEIGHT,...]]")
+    given = dict(enumerate(sys.argv[1:]))
+    out, samples, weights = (given.get(at, usual) for at, usual in enumerate(USUAL))
+    main(Path(out), int(samples), [float(weight) for weight in weights.split(",")])

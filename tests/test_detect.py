@@ -17,7 +17,6 @@ from recombine.commands import detect
 from recombine.experiments.detector import DetectorError
 from recombine.reader import Found
 
-IS_SHIPPED = zoo.DETECTOR in zoo.names()
 shipped = zoo.detector
 
 
@@ -166,12 +165,10 @@ def test_the_reference_images_are_read_beside_their_scenes():
     assert truth.present.sum(dim=1).tolist() == [count for count in range(1, 11) for _ in range(5)]
 
 
-@pytest.mark.skipif(not IS_SHIPPED, reason="the detector's weights are not in the zoo yet")
 def test_the_shipped_reader_counts_blenders_objects():
     assert measured(shipped())["exact_count"].value >= 0.9
 
 
-@pytest.mark.skipif(not IS_SHIPPED, reason="the detector's weights are not in the zoo yet")
 def test_the_shipped_reader_counts_fresh_renders():
     small = DetectorError().panels[0]
     errors = replace(small, samples=16, objects=(0, 3, 9))(shipped(), torch.device("cpu"))

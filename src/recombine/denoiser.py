@@ -4,9 +4,9 @@ Noise is added, x = image + sigma * noise, and the images keep their scale (vari
 The variance-preserving view of DDPM is the same picture shrunk: x / sqrt(1 + sigma^2).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -28,18 +28,20 @@ class Denoiser(Protocol):
 
 @runtime_checkable
 class TokenPredictor(Protocol):
-    """What the hidden tokens may be, and the network's named states on the way there.
+    """What the hidden tokens may be, and the network's states on the way there.
 
-    The output is logits (MaskGIT), mixture parameters (GIVT) or a vector for a head (MAR).
+    Tokens are ids (batch, side, side) or latents (batch, latent, side, side). The answer has an
+    `output`: logits (MaskGIT), a mixture (GIVT) or a vector for a head (MAR); and `states`, the
+    tokens after each layer (`recombine.models.masked.Predicted`).
     """
 
     def __call__(
         self,
-        tokens: Shaped[Tensor, " batch token *feature"],
-        hidden: Bool[Tensor, "batch token"],
+        tokens: Shaped[Tensor, " batch *token"],
+        hidden: Bool[Tensor, "batch side side"],
         condition: Shaped[Tensor, " batch *told"],
         /,
-    ) -> tuple[Float[Tensor, "batch token output"], Mapping[str, Tensor]]: ...
+    ) -> Any: ...
 
 
 @runtime_checkable

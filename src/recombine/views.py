@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from recombine import zoo
-from recombine.checkpoint import unpack_average
 from recombine.models.tokenizer import Autoencoder, AutoencoderModule
 
 
@@ -109,9 +108,4 @@ class Codes:
 @torch.inference_mode(False)
 def tokenizer(name: str, of: Autoencoder, device: torch.device) -> AutoencoderModule:
     """Return a shipped tokenizer on a device; it is read from disk once."""
-    network, path = of.build(), zoo.path(name)
-    try:
-        unpack_average(zoo.load(name).tensors, network)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    return network.to(device).eval().requires_grad_(False)
+    return zoo.filled(of.build(), zoo.path(name)).to(device).requires_grad_(False)

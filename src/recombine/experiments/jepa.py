@@ -1,7 +1,7 @@
 """Does a continuous auxiliary loss repair MaskGIT? Farid et al. 2025, RQ4, with ablations.
 
 recombine run jepa --tiny           # does it run at all?
-recombine run jepa --seeds 0-2      # about three minutes a seed, one H200
+recombine run jepa --seeds 0-2      # for a GPU; not timed yet
 """
 
 from dataclasses import replace

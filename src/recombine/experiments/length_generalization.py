@@ -7,7 +7,7 @@ what is told, and in which form. Names that end in _1 or _5 are trained on 1 or 
 instead of 1-3.
 
     recombine run length_generalization:grid_all --seeds 0-1     # 2-3 minutes a seed, one H200
-    recombine measure zoo:grid_all --what length                 # when its weights are shipped
+    recombine measure zoo:grid_all --what length                 # asks shipped weights again
 """
 
 from dataclasses import dataclass, replace

@@ -3,7 +3,7 @@
 Farid et al. 2025 (arXiv 2510.03075), RQ2: a DiT, MAR and GIVT model continuous latents, MaskGIT
 codes. All see four of eight compositions of Shapes2D, told as labels, and are asked for all.
 
-    recombine run objective:maskgit --seeds 0-2          # about two minutes a seed, one H200
+    recombine run objective:maskgit --seeds 0-2          # for a GPU; not timed yet
     recombine measure zoo:maskgit --what composition     # when its weights are shipped
 """
 

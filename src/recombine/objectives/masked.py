@@ -4,6 +4,7 @@ All randomness is drawn before the model is asked, so that others (JEPA) can ask
 words and read more from the same answer.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, pi
@@ -105,7 +106,7 @@ def over_hidden(
 
 
 @dataclass(frozen=True)
-class Hiding:
+class Hiding(ABC):
     """What all masked objectives share: some tokens are hidden, and the model is asked for them."""
 
     mask: Mask = scattered
@@ -126,11 +127,11 @@ class Hiding:
         """Draw what is hidden."""
         return Asked(hide(self.mask, seen, generator))
 
+    @abstractmethod
     def of(
         self, predicted: Predicted, seen: Shaped[Tensor, " batch *token"], asked: Asked
     ) -> Float[Tensor, ""]:
         """Return the loss of an answer."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

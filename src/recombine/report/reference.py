@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
+from recombine.measure.composition import LATE
+
 FILE = Path(__file__).with_name("reference_curves.csv")
 LEVELS = {0: ("000", "001", "010", "100"), 1: ("011", "101", "110"), 2: ("111",)}
 NAMED = {
@@ -25,7 +27,6 @@ NAMED = {
     "labels_dropout": "diffusion_real_dropout_avg_3seeds",
 }
 """Which published curve a variant of ours stands beside."""
-LATE = 10
 
 Points: TypeAlias = list[tuple[float, float]]
 

@@ -4,6 +4,7 @@ All noise is a hash of a sample's own seed: a sample does not depend on which ot
 with, nor on the device.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -156,7 +157,7 @@ def unwatched(drawn: float, total: int) -> None:
     del drawn, total
 
 
-class BySeeds:
+class BySeeds(ABC):
     """Draws at most `batch` images at a time, each from a seed of its own."""
 
     batch: int
@@ -186,9 +187,9 @@ class BySeeds:
             parts.append(self._drawn(condition[here], seeds[here], first, len(seeds)))
         return torch.cat(parts)
 
+    @abstractmethod
     def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Tensor:
         """Draw one batch, the rows of which start at `first` of so many."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

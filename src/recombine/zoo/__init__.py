@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from recombine.checkpoint import LEARNED_FROM, Checkpoint, unpack_average
 from recombine.models.detector import Detector, DetectorReader
@@ -21,6 +21,8 @@ from recombine.reader import Found
 from recombine.report.files import write_bytes
 from recombine.report.record import Record
 from recombine.report.words import nearest
+
+Filled = TypeVar("Filled", bound=nn.Module)
 
 FOLDER = Path(__file__).parent
 """Where the weights lie."""
@@ -94,12 +96,7 @@ def detector(folder: Path | None = None) -> ShippedDetector:
 @torch.inference_mode(False)
 def probe(name: str, of: Probe, device: torch.device) -> ProbeReader:
     """Return a shipped reader of single objects on a device; it is read from disk once."""
-    network, file = of.build(), path(name)
-    try:
-        unpack_average(Checkpoint.load(file).tensors, network)
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
-    return ProbeReader(network.to(device).eval(), of)
+    return ProbeReader(filled(of.build(), path(name)).to(device), of)
 
 
 # What is kept must do for gradients, whoever asks for it first.
@@ -107,12 +104,16 @@ def probe(name: str, of: Probe, device: torch.device) -> ProbeReader:
 @torch.inference_mode(False)
 def _read(path: Path, device: torch.device) -> DetectorReader:
     """Return the reader on a device; it is read from disk once."""
-    network = Detector().build()
+    return DetectorReader(filled(Detector().build(), path).to(device))
+
+
+def filled(network: Filled, path: Path) -> Filled:
+    """Return the network with the averaged weights of a file, for use and not for training."""
     try:
         unpack_average(Checkpoint.load(path).tensors, network)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    return DetectorReader(network.to(device).eval())
+    return network.eval()
 
 
 def _without_stream(facts: Mapping[str, Any]) -> dict[str, Any]:
