@@ -114,7 +114,7 @@ def story(visits: list[Visit]) -> str:
         return ""
     return (
         "The first one composes. The second one fails. The third one is the second one's data "
-        "again, repaired by locality."
+        "again, repaired by a local network."
     )
 
 
