@@ -171,7 +171,7 @@ def test_what_the_full_study_found_is_read_off_its_record(values, verdict: str):
 
 def test_the_story_is_told_only_where_it_is_true():
     good, bad = visit(k_max=7), visit(k_max=2)
-    assert "repaired by locality" in demo.story([good, bad, good])
+    assert "repaired by a local network" in demo.story([good, bad, good])
     assert demo.story([good, good, good]) == ""
     assert demo.story([good, bad, visit(success_at_4=0.9)]) == ""
 
