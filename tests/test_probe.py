@@ -40,6 +40,27 @@ def test_a_linear_probe_is_linear():
     assert torch.allclose(middle, (network(images[:1]) + network(images[1:2])) / 2, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [8, 9])
+def test_its_features_are_the_mean_over_places_of_what_the_outlet_reads(size: int):
+    network, images, read = Probe(size, width=4).build(), torch.rand(5, 3, size, size), []
+    network.outlet.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    network(images)
+    features = network.features(images)
+    assert features.shape == (5, 8)
+    assert torch.allclose(features, read[0].unflatten(1, (8, -1)).mean(dim=2), atol=1e-6)
+
+
+def test_the_features_of_the_probe_we_ship_are_96_numbers():
+    assert Probe().build().features(torch.rand(2, 3, 28, 28)).shape == (2, 96)
+
+
+def test_a_linear_probe_has_no_features():
+    with pytest.raises(ValueError, match="linear=False; got linear=True"):
+        Probe(linear=True).build().features(torch.rand(1, 3, 28, 28))
+    with pytest.raises(ValueError, match="reads images of the shape"):
+        Probe().build().features(torch.rand(1, 3, 28, 27))
+
+
 def test_the_loss_is_the_mean_cross_entropy_of_the_factors():
     logits = torch.randn(6, 7)
     true = torch.stack([torch.randint(2, (6,)), torch.randint(5, (6,))], dim=1)

@@ -1,4 +1,4 @@
-"""The shipped models of the length study do on a CPU what their records say."""
+"""The shipped models do on a CPU what their records say."""
 
 from math import comb
 
@@ -9,9 +9,14 @@ from recombine import run as runner
 from recombine import zoo
 from recombine.commands.measure import plan_of
 from recombine.commands.tour import Stop, requests, visit
+from recombine.experiments.objective import means
 from recombine.measurement import Measurement
+from recombine.models.probe import Probe
+from recombine.scene import concept_rows
+from recombine.split import BINARY
 
 CPU, SAMPLES = torch.device("cpu"), 6
+COMPOSING = ["dit"]
 MODELS = ["grid_all", "grid_one", "grid_one_local", "list_all", "list_all_local"]
 
 
@@ -26,6 +31,21 @@ def test_they_succeed_as_often_as_their_records_say(name: str, told: int):
     strict = "grid_one" not in name
     good = round(answer.outcome.success(strict).value * SAMPLES)
     assert likely(good, record.measurements[f"success@{told}"])
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("name", COMPOSING)
+def test_they_compose_as_well_as_their_records_say(name: str, level: int):
+    path = zoo.path(name)
+    plan, record = plan_of(path), zoo.record(name)
+    world, (which, *_) = plan.experiment.world, BINARY.at(level)
+    with torch.inference_mode():
+        told = plan.experiment.conditioner.encode(means(world, which, SAMPLES, CPU))
+        trained = runner.loaded(plan, path, runner.machine(CPU))
+        images = trained.images(told, torch.Generator().manual_seed(0))
+        read = zoo.probe("probe", Probe(), CPU)(images)
+    good = int((read == concept_rows(world.factors, (which,))).all(dim=1).sum())
+    assert likely(good, record.measurements[f"accuracy@{'-'.join(which)}"])
 
 
 def likely(good: int, recorded: Measurement) -> bool:

@@ -80,7 +80,7 @@ class Latents:
     @property
     def spread(self) -> float:
         """The standard deviation of the latents of the images the tokenizer has learned from."""
-        return float(zoo.record(self.name).measurements["latent_spread"].value)
+        return _spread(self.name)
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,12 @@ class Codes:
         """Return the images of codes."""
         network = tokenizer(self.name, self.of, x.device)
         return (network.decode(network.vectors(x)) + 1) / 2
+
+
+@cache
+def _spread(name: str) -> float:
+    """Read how far a tokenizer's latents spread; once, as every training step asks."""
+    return float(zoo.record(name).measurements["latent_spread"].value)
 
 
 # What is kept must do for gradients, whoever asks for it first.

@@ -10,10 +10,15 @@ from matplotlib.figure import Figure
 
 from recombine.report.record import Record
 
-# In the figures of the length study hue says what is told, and dashes say by which network
-# (Okabe and Ito's colours).
+# In the figures of the length study hue says what is told (Okabe and Ito's colours), and dashes say
+# what else differs.
 TOLD_COLOURS = {"grid_all": "#0072B2", "grid_one": "#D55E00", "list_all": "#00875F"}
-NETWORK_DASHES = {"_local": (5, 1.5), "_global_window": (1, 1), "_channels": (7, 1.5, 1, 1.5)}
+DASHES = {
+    "_local": (5, 1.5),
+    "_global_window": (1, 1),
+    "_channels": (7, 1.5, 1, 1.5),
+    "_anywhere": (2, 1.5),
+}
 
 Draw: TypeAlias = Callable[[Sequence[Record]], Figure]
 

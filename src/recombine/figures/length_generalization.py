@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.figures import NETWORK_DASHES, TOLD_COLOURS
+from recombine.figures import DASHES, TOLD_COLOURS
 from recombine.measurement import Measurement, Number
 from recombine.report.record import Record
 
@@ -41,7 +41,7 @@ class Line:
     @property
     def look(self) -> dict[str, Any]:
         """How the line is drawn."""
-        dashes = [each for name, each in NETWORK_DASHES.items() if name in self.variant]
+        dashes = [each for name, each in DASHES.items() if name in self.variant]
         style = (0, dashes[0]) if dashes else "solid"
         colour = TOLD_COLOURS.get(self.told, "black")
         # The same weights drawn from in another way: beside the point, hence faint.

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from recombine.figures import NETWORK_DASHES, TOLD_COLOURS
+from recombine.figures import DASHES, TOLD_COLOURS
 from recombine.measure.locality import HIGH, RADIUS
 from recombine.report.record import Record
 from recombine.report.table import checkpoints, correlation, number, quoted, variant
@@ -29,7 +29,7 @@ PAIR = ("conditional_locality", "beyond_objects")
 """What the scatter shows: K_max beyond training, over locality."""
 SAMPLED_AGAIN = ("_guided", "_unguided")
 """How variants end that are the weights of another one, sampled in another way."""
-_MARKERS = {"_local": "s", "_global_window": "^", "_channels": "D"}
+_MARKERS = {"_local": "s", "_global_window": "^", "_channels": "D", "_anywhere": "v"}
 _SIZES = (70, 34, 14)
 """Of a point at the end of training, before it, and earlier."""
 _APART = 0.2
@@ -75,7 +75,7 @@ class Model:
     @property
     def line(self) -> dict[str, Any]:
         """How its line is drawn; dashes of lists begin later, so that those of grids show too."""
-        dashes = self._of(NETWORK_DASHES, None)
+        dashes = self._of(DASHES, None)
         start = sum(dashes) / 2 if dashes and self.variant.startswith("list") else 0
         style = (start, (dashes[0] / 2, *dashes[1:]) if dashes else None)
         return {"color": self.colour, "linestyle": style, "linewidth": 1.6, "label": self.variant}

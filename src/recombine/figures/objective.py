@@ -8,33 +8,58 @@ with the range of seeds; dashes are the curves of Farid et al. 2025, over their 
 from collections.abc import Sequence
 from math import ceil
 from statistics import fmean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from recombine.report.record import Record
-from recombine.report.reference import published
+from recombine.report.reference import NAMED, published
 from recombine.report.table import variant
 
 BESIDES = ("tokenizer", "conditioning", "jepa")
 COLOURS = {0: "#2166AC", 1: "#F4A6C0", 2: "#B2182B"}
+WORDS = {0: "seen", 1: "one factor away", 2: "two factors away"}
 COLUMNS = 4
 
 
 def draw(records: Sequence[Record]) -> Figure:
     """Draw a panel per variant."""
     panels: dict[str, list[Record]] = {}
-    for record in records:
-        name = record.command.removeprefix("recombine run ").split(":")[0]
-        panels.setdefault(f"{name}: {variant(record)}", []).append(record)
-    rows = max(ceil(len(panels) / COLUMNS), 1)
-    figure = Figure(figsize=(3.2 * COLUMNS, 2.7 * rows), layout="constrained")
-    axes = list(figure.subplots(rows, COLUMNS, squeeze=False).flat)
+    for record in sorted(records, key=_place):
+        panels.setdefault(f"{_experiment(record)}: {variant(record)}", []).append(record)
+    columns = min(len(panels), COLUMNS) or 1
+    rows = max(ceil(len(panels) / columns), 1)
+    figure = Figure(figsize=(3.2 * columns, 2.7 * rows + 0.3), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for each, (name, runs) in zip(axes, panels.items(), strict=False):
         _panel(each, name, runs)
     for each in axes[len(panels) :]:
         each.set_visible(False)
+    for each in axes[::columns]:
+        each.set_ylabel("drawn as asked", fontsize=8)
+    figure.legend(handles=_legend(), ncols=4, loc="outside lower center", frameon=False, fontsize=8)
     return figure
+
+
+def _experiment(record: Record) -> str:
+    return record.command.removeprefix("recombine run ").split(":")[0]
+
+
+def _place(record: Record) -> tuple[bool, str, int, str]:
+    """Say where a record goes: models first, in the order of the paper's table."""
+    known, name = list(NAMED), variant(record)
+    rank = known.index(name) if name in known else len(known)
+    return _experiment(record) != "objective", _experiment(record), rank, name
+
+
+def _legend() -> list[Line2D]:
+    ours = [Line2D([], [], color=COLOURS[level], label=word) for level, word in WORDS.items()]
+    dashes: Any = (0, (4, 2))
+    theirs = "the paper's, over its own steps (above)"
+    return [*ours, Line2D([], [], color="0.5", linewidth=0.9, linestyle=dashes, label=theirs)]
 
 
 def _panel(axes: Axes, name: str, runs: Sequence[Record]) -> None:
@@ -55,6 +80,8 @@ def _panel(axes: Axes, name: str, runs: Sequence[Record]) -> None:
         above.tick_params(labelsize=6, length=2, colors="0.5")
         above.spines[["right"]].set_visible(False)
     axes.set_title(name, loc="left", fontsize=9)
+    axes.set_xlabel("steps", fontsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_ylim(-0.03, 1.03)
     axes.tick_params(labelsize=7, length=2)
     axes.spines[["right"]].set_visible(False)

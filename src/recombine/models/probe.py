@@ -58,11 +58,28 @@ class ProbeModule(nn.Module):
     def forward(
         self, images: Float[Tensor, "batch 3 height width"]
     ) -> Float[Tensor, "batch concept"]:
+        return self.outlet(self._hidden(images).flatten(1))
+
+    def features(
+        self, images: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch feature"]:
+        """Return the mean over places of each channel of the last convolution: 2 * width numbers.
+
+        They are few (96 at width 48; the outlet reads 49 times as many at 28 pixels), so that sets
+        of some hundred images can be compared by them.
+        """
+        if self.of.linear:
+            raise ValueError("features come from a probe with linear=False; got linear=True")
+        return self._hidden(images).mean(dim=(2, 3))
+
+    def _hidden(
+        self, images: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch channel _height _width"]:
         check_image(images, 3, self.of.size)
         hidden = 2 * images - 1
         for each in self.convolutions:
             hidden = F.silu(each(hidden))
-        return self.outlet(hidden.flatten(1))
+        return hidden
 
 
 def named(logits: Float[Tensor, "batch concept"], counts: list[int]) -> Int[Tensor, "batch factor"]:

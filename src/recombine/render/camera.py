@@ -18,7 +18,8 @@ def look_at(
     """
     start = eye.double()
     forward = _unit(target.double() - start)
-    right = _unit(torch.linalg.cross(forward, forward.new_tensor([0.0, 0, 1]).expand_as(forward)))
+    # The product of forward and (0, 0, 1); a constant from the host would make a GPU wait for it.
+    right = _unit(torch.stack([forward[:, 1], -forward[:, 0], 0 * forward[:, 2]], dim=1))
     up = torch.linalg.cross(right, forward)
     scaled = torch.cat([start, right * HALF_FIELD, up * HALF_FIELD, forward], dim=1)
     return scaled.to(eye.dtype)

@@ -1,0 +1,231 @@
+"""Which visible tokens does a masked model listen to at a hidden one, and do factors act alone?
+
+Declared before any run. A visible token is replaced by that of another image, all else stays. How
+far the answer moves is, for codes, the total variation distance of the two laws, from 0 to 1; for
+latents, the length of the way that the mean prediction goes. What rounding may have moved is 0.
+Tokens are numbered row by row; a distance is the larger of the steps down and across.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf, isqrt
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+
+from recombine.measure.influence import distances
+from recombine.measurement import Measurement
+
+CHUNK = 256
+"""Images that go through a model at a time, unless said otherwise; memory follows it."""
+ROUNDING = 100
+"""So many last digits of an answer are not a move."""
+
+Predictor: TypeAlias = Callable[..., Any]
+"""(tokens, hidden, condition) -> an answer; its `output` is logits of ids, and of latents a vector
+or a `Mixture` for each token."""
+
+
+@runtime_checkable
+class Mixture(Protocol):
+    """A mixture for each token; over the last axis of `log_weights`, weights add up to one."""
+
+    @property
+    def log_weights(self) -> Tensor: ...
+
+    @property
+    def means(self) -> Tensor: ...
+
+
+@torch.no_grad()
+def token_influence(
+    predictor: Predictor,
+    tokens: Shaped[Tensor, " batch *token"],
+    hidden: Bool[Tensor, "batch side side"],
+    condition: Shaped[Tensor, " batch *told"],
+    other: Shaped[Tensor, " others *other"],
+    chunk: int = CHUNK,
+) -> Float[Tensor, "batch changed answered"]:
+    """Return how far the answer at each hidden token moves as each visible one becomes `other`'s.
+
+    Of tokens that are hidden, and on the answers at visible ones, the influence is 0.
+    """
+    _check_tokens(tokens, hidden, other)
+    ids, covered = not tokens.is_floating_point(), hidden.flatten(1)
+    before = _answers(predictor, (tokens, hidden, condition), _law if ids else _mean, chunk)
+    found = before.new_zeros(*covered.shape, covered.shape[1])
+    image, cell = (~covered).nonzero(as_tuple=True)
+    for of, at in zip(image.split(chunk), cell.split(chunk), strict=True):
+        asked = (_swapped(tokens[of], other[of], at), hidden[of], condition[of])
+        after = _answers(predictor, asked, _law if ids else _mean, chunk)
+        found[of, at] = torch.where(covered[of], _way(before[of], after, ids), 0)
+    return found
+
+
+def even_influence(
+    tokens: Shaped[Tensor, " batch *token"],
+    hidden: Bool[Tensor, "batch side side"],
+    other: Shaped[Tensor, " others *other"],
+) -> Float[Tensor, "batch changed answered"]:
+    """Return what it is if hidden tokens listen to all that changes alike: what chance says."""
+    _check_tokens(tokens, hidden, other)
+    differs = tokens != other
+    differs = (differs if differs.dim() == 3 else differs.any(dim=1)) & ~hidden
+    return (differs.flatten(1)[:, :, None] & hidden.flatten(1)[:, None]).float()
+
+
+def token_locality(
+    influence: Float[Tensor, "batch changed answered"], radius: int = 1
+) -> Measurement | None:
+    """Return the share of influence from at most so many cells away: 1 is local, mean over images.
+
+    An image without any influence has no share and is not counted; if all are, it is undefined:
+    None.
+    """
+    side = isqrt(influence.shape[1])
+    if influence.shape[1:] != (side**2, side**2):
+        shape = tuple(influence.shape[1:])
+        raise ValueError(f"influence is of each token of a square on each; got {shape}")
+    if radius < 1:
+        raise ValueError(f"other tokens are at least 1 cell away; got a radius of {radius}")
+    line = torch.arange(side, device=influence.device)
+    cells = torch.cartesian_prod(line, line)[None]
+    near = distances(cells, side, side).flatten(2) <= radius
+    within = torch.where(near, influence, 0).double().sum(dim=(1, 2))
+    # 0 / 0 is not a number, and so not counted.
+    return over_images(within / influence.double().sum(dim=(1, 2)), most=1.0)
+
+
+@torch.no_grad()
+def factor_interaction(
+    predictor: Predictor,
+    tokens: Shaped[Tensor, " batch *token"],
+    hidden: Bool[Tensor, "batch side side"],
+    condition: Float[Tensor, "batch factor row"],
+    rows_a: Float[Tensor, "first factors_a row_a"],
+    rows_b: Float[Tensor, "second factors_b row_b"],
+    chunk: int = CHUNK,
+) -> Float[Tensor, " batch"]:
+    """Return |l_ab - l_a - l_b + l| / (|l_a - l| + |l_b - l|): 0 if changes of factors add up.
+
+    Lengths are over all hidden tokens of an image. `rows_a` is the condition with one factor
+    changed, `rows_b` with another. l are log-probabilities less their mean over codes: they add up
+    if the laws multiply, whatever those are divided by. Of latents l is the mean prediction. NaN
+    where neither change by itself moves the answer.
+    """
+    _check_tokens(tokens, hidden, tokens)
+    changed = [_changed(condition, rows) for rows in (rows_a, rows_b)]
+    if (both := (changed[0] & changed[1]).nonzero()).numel():
+        image, factor = both[0].tolist()
+        raise ValueError(f"two factors are changed; factor {factor} of image {image} is by both")
+    together = torch.where(changed[0][..., None], rows_a, rows_b)
+    read = _mean if tokens.is_floating_point() else _centred
+    plain, alone_a, alone_b, joint = (
+        _answers(predictor, (tokens, hidden, told), read, chunk)
+        for told in (condition, rows_a, rows_b, together)
+    )
+    covered = hidden.flatten(1)
+    alone = _length(alone_a - plain, covered) + _length(alone_b - plain, covered)
+    left = _length(joint - alone_a - alone_b + plain, covered)
+    still = alone <= _last_digits(plain) * _length(plain, covered)
+    return torch.where(still, torch.nan, left / alone)
+
+
+def over_images(values: Float[Tensor, " batch"], most: float = inf) -> Measurement | None:
+    """Return the mean over images that have a value, from 0 to `most`; None if there is none."""
+    # Sums in another order may round to more than the whole.
+    numbers = values[~values.isnan()].clamp(max=most).tolist()
+    if len(numbers) < 2:
+        return Measurement(numbers[0], None, None, n=1) if numbers else None
+    mean = Measurement.mean(numbers)
+    assert mean.low is not None
+    assert mean.high is not None
+    return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, most))
+
+
+Read: TypeAlias = Callable[[Any], Tensor]
+"""From the output for a batch to some numbers for each token."""
+
+
+def _answers(
+    predictor: Predictor, asked: Sequence[Tensor], read: Read, chunk: int
+) -> Float[Tensor, "batch cell number"]:
+    """Return what is read from the answers, token by token."""
+    if chunk < 1:
+        raise ValueError(f"a chunk is at least 1 image; got {chunk}")
+    parts = zip(*(each.split(chunk) for each in asked), strict=True)
+    found = torch.cat([read(predictor(*part).output) for part in parts])
+    if found.shape[:-1] != asked[1].shape:
+        expected = (*asked[1].shape, "number")
+        raise ValueError(f"answers have the shape {expected}; got {tuple(found.shape)}")
+    return found.flatten(1, 2)
+
+
+def _law(output: Any) -> Tensor:
+    return output.softmax(dim=-1)
+
+
+def _centred(output: Any) -> Tensor:
+    """Return log-probabilities less their mean: what all are divided by falls out."""
+    return output - output.mean(dim=-1, keepdim=True)
+
+
+def _mean(output: Any) -> Tensor:
+    """Return the mean prediction."""
+    if not isinstance(output, Mixture):
+        return output
+    return (output.log_weights.exp()[..., None] * output.means).sum(dim=-2)
+
+
+def _swapped(tokens: Tensor, other: Tensor, cell: Tensor) -> Tensor:
+    """Return images with the token of one cell each from the other image."""
+    here = torch.nn.functional.one_hot(cell, tokens.shape[-1] ** 2).bool()
+    here = here.view(-1, *[1] * (tokens.dim() - 3), *tokens.shape[-2:])
+    return torch.where(here, other, tokens)
+
+
+def _way(before: Tensor, after: Tensor, ids: bool) -> Float[Tensor, "batch cell"]:
+    """Return how far answers moved; 0 if that may be rounding."""
+    away = after - before
+    moved = away.abs().sum(dim=-1) / 2 if ids else away.norm(dim=-1)
+    scale = torch.ones_like(moved) if ids else before.norm(dim=-1)
+    return torch.where(moved > _last_digits(before) * scale, moved, 0)
+
+
+def _length(
+    away: Float[Tensor, "batch cell number"], covered: Bool[Tensor, "batch cell"]
+) -> Float[Tensor, " batch"]:
+    return torch.where(covered[..., None], away, 0).flatten(1).norm(dim=1)
+
+
+def _last_digits(answer: Tensor) -> float:
+    return ROUNDING * torch.finfo(answer.dtype).eps
+
+
+def _changed(condition: Tensor, rows: Tensor) -> Bool[Tensor, "batch factor"]:
+    """Return which factors are changed in each image; some must be."""
+    if rows.shape != condition.shape:
+        expected = tuple(condition.shape)
+        raise ValueError(f"changed rows have the condition's shape {expected}; got {rows.shape}")
+    changed = (rows != condition).any(dim=-1)
+    if not changed.any(dim=1).all():
+        same = int((~changed.any(dim=1)).nonzero()[0])
+        raise ValueError(f"each image has a factor changed; the rows of image {same} are the same")
+    return changed
+
+
+def _check_tokens(tokens: Tensor, hidden: Tensor, other: Tensor) -> None:
+    """Raise unless these are the tokens of as many images, and the same kind of others."""
+    expected = (len(tokens), *tokens.shape[-2:])
+    if tokens.dim() not in (3, 4) or hidden.shape != expected:
+        raise ValueError(
+            f"tokens are ids (batch, side, side) or latents (batch, latent, side, side), and "
+            f"hidden is a mask of them; got {tuple(tokens.shape)} and {tuple(hidden.shape)}"
+        )
+    if other.shape != tokens.shape or other.dtype != tokens.dtype:
+        raise ValueError(
+            f"others are {tokens.dtype} of {tuple(tokens.shape)}, as the tokens are; "
+            f"got {other.dtype} of {tuple(other.shape)}"
+        )
