@@ -71,6 +71,7 @@ COMPARED = {
     ),
     ("length_generalization", "grid_one_channels"): ("grid_one", {"network", "asks"}),
     ("length_generalization", "grid_all_channels"): ("grid_all", {"network", "asks"}),
+    ("length_generalization", "grid_all_large"): ("grid_all", {"network", "asks", "seeds"}),
     **{
         ("length_generalization", f"{variant}_{most}"): (variant, {"world", "asks"})
         for variant in ("grid_all", "grid_one", "list_all", "grid_one_local", "list_all_local")
@@ -105,9 +106,22 @@ COMPARED |= {
     },
     **{
         ("jepa", variant): ("base", {"objective", "asks", "seeds"})
-        for variant in list(EXPERIMENTS["jepa"])[1:-1]
+        for variant in list(EXPERIMENTS["jepa"])[1:-3]
     },
     ("jepa", "dit"): ("base", {"network", "objective", "sampler", "view", "asks", "seeds"}),
+    ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
+    ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks"}),
+    **{
+        ("objective", f"{variant}_large"): (variant, {"network", "asks", "seeds"})
+        for variant in ("dit_vq", "maskgit")
+    },
+    **{
+        ("objective", f"{variant}_shapes3d"): (
+            variant,
+            {"world", "network", "conditioner", "view", "asks"},
+        )
+        for variant in ("dit_kl", "maskgit")
+    },
 }
 # The same models, asked one more question.
 COMPARED |= {

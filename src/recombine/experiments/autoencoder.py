@@ -90,6 +90,7 @@ def alarm(coded: Coded, network: Autoencoder) -> str | None:
 
 
 VQ, KL = Autoencoder(), Autoencoder(codes=None)
+ROOM_VQ, ROOM_KL = Autoencoder(64), Autoencoder(64, codes=None)
 
 vq = Experiment(
     question="What do 256 codes keep of a picture of Shapes2D?",
@@ -117,12 +118,12 @@ vq_shapes3d = replace(
     vq,
     question="What do 256 codes keep of a picture of Shapes3D?",
     world=Shapes3D(among=SHAPES3D_240.seen),
-    network=Autoencoder(64),
+    network=ROOM_VQ,
     asks=(Tokenizing(SHAPES3D_240, samples=4),),
 )
 kl_shapes3d = replace(
     vq_shapes3d,
     question="What does a KL autoencoder keep of a picture of Shapes3D?",
-    network=Autoencoder(64, codes=None),
+    network=ROOM_KL,
     headline=kl.headline,
 )

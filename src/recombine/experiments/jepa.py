@@ -46,3 +46,13 @@ dit = replace(
     asks=(Composition(),),
     seeds=(0,),
 )
+large = replace(
+    objective.maskgit_large,
+    question="Does MaskGIT of the paper's size compose with JEPA beside it?",
+    objective=Jepa(layers=(7, 9, 11))(MaskedCrossEntropy()),
+)
+shapes3d = replace(
+    objective.maskgit_shapes3d,
+    question="Does MaskGIT compose the concepts of Shapes3D with JEPA beside it?",
+    objective=Jepa()(MaskedCrossEntropy()),
+)

@@ -30,7 +30,7 @@ from recombine.experiment import Budget, Experiment, Findings, Trained
 from recombine.measure.length import Expectation, Request, Rule, length
 from recombine.models.entry import Channels, Vector
 from recombine.models.local import STUDY_LOCAL, Cells, Places
-from recombine.models.unet import STUDY_UNET
+from recombine.models.unet import LARGE_UNET, STUDY_UNET
 from recombine.objectives.balance import Windows
 from recombine.objectives.diffusion import Diffusion
 from recombine.sample.guidance import Guidance
@@ -218,6 +218,14 @@ grid_all_channels = replace(
     question="Told every cell, as a map beside the image: how far does it go?",
     network=grid_one_channels.network,
     asks=(Length(),),
+)
+
+grid_all_large = replace(
+    grid_all,
+    question="Is it the size of the network? The same with nine times the weights",
+    network=replace(LARGE_UNET, entry=STUDY_UNET.entry),
+    asks=(Length(),),
+    seeds=(0,),
 )
 
 

@@ -16,7 +16,7 @@ import torch
 from recombine import zoo
 from recombine.condition import Conditioner, Labels, everything
 from recombine.experiment import Budget, Experiment, Findings, Trained
-from recombine.experiments.autoencoder import KL, VQ
+from recombine.experiments.autoencoder import KL, ROOM_KL, ROOM_VQ, VQ
 from recombine.experiments.probe import fresh
 from recombine.measure.composition import Expectation, accuracies, over_training
 from recombine.measurement import Measurement
@@ -30,7 +30,7 @@ from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, Mas
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
 from recombine.scene import Scenes
-from recombine.split import BINARY, Split
+from recombine.split import BINARY, SHAPES3D_240, Split
 from recombine.train import cosine
 from recombine.views import Centred, Codes, Latents
 from recombine.worlds.shapes2d import Shapes2D
@@ -173,4 +173,50 @@ givt = replace(
     objective=MaskedMixture(),
     sampler=Unmask(),
     asks=(Composition(expected=Expectation(0.8, "figure", least=0.75)),),
+)
+
+# Models of the paper's size, one seed each, to be measured and not shipped.
+LARGE = {"width": 384, "layers": 12, "heads": 6}
+dit_vq_large = replace(
+    dit_vq,
+    question="Does a DiT of the paper's size compose?",
+    network=replace(dit_vq.network, **LARGE),  # type: ignore[type-var]
+    asks=(Composition(),),
+    seeds=(0,),
+)
+maskgit_large = replace(
+    maskgit,
+    question="Does MaskGIT of the paper's size compose?",
+    network=replace(maskgit.network, **LARGE),  # type: ignore[type-var]
+    asks=(Composition(),),
+    seeds=(0,),
+)
+
+# 240 compositions, of which 180 are seen.
+ROOM_LABELS = Labels(tuple(len(factor.concepts) for factor in Shapes3D.factors))
+ROOM_COMPOSITION = Composition(
+    SHAPES3D_240, samples=8, probe="probe_shapes3d", reader=Probe(64, Shapes3D.factors)
+)
+dit_kl_shapes3d = replace(
+    dit_kl,
+    question="Does a DiT compose the hues, shapes and scales of Shapes3D?",
+    world=Shapes3D(among=SHAPES3D_240.seen),
+    network=DiT(
+        ROOM_KL.latent,
+        ROOM_KL.side,
+        entry=Vector(3 * (ROOM_LABELS.features + 1)),
+        width=160,
+        heads=5,
+    ),
+    conditioner=Conditioner(everything, ROOM_LABELS),
+    view=Latents("tokenizer_kl_shapes3d", ROOM_KL),
+    asks=(ROOM_COMPOSITION,),
+)
+maskgit_shapes3d = replace(
+    dit_kl_shapes3d,
+    question="Does MaskGIT compose the hues, shapes and scales of Shapes3D?",
+    network=Masked(ROOM_VQ.side, features=ROOM_LABELS.features, head=CodeHead(ROOM_VQ.codes or 0)),
+    objective=maskgit.objective,
+    sampler=maskgit.sampler,
+    view=Codes("tokenizer_vq_shapes3d", ROOM_VQ),
 )
