@@ -1,6 +1,7 @@
 """Small data sets in the formats of the real ones, for tests that read them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import h5py
@@ -81,12 +82,12 @@ def grey(number: int) -> int:
     return 12 + 16 * number
 
 
-def write_celeba(folder: Path) -> Path:
-    """Write thirteen faces, each of one grey."""
+def write_celeba(folder: Path, faces: Sequence[set[str]] = FACES) -> Path:
+    """Write faces with these marks, each of one grey."""
     images = folder / "img_align_celeba"
     images.mkdir(parents=True)
-    rows = [str(len(FACES)), " ".join(COLUMNS_40) + " "]
-    for number, marked in enumerate(FACES):
+    rows = [str(len(faces)), " ".join(COLUMNS_40) + " "]
+    for number, marked in enumerate(faces):
         name = f"{number + 1:06d}.jpg"
         Image.new("RGB", (178, 218), (grey(number),) * 3).save(images / name)
         marks = " ".join(" 1" if column in marked else "-1" for column in COLUMNS_40)

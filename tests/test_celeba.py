@@ -38,7 +38,7 @@ def test_faces_with_black_or_blond_hair_are_kept_with_their_concepts(faces: Path
         )
         for face in kept
     ]
-    assert celeba.length == len(kept) == 11
+    assert len(celeba) == len(kept) == 11
     scenes = celeba.scenes_of(torch.arange(11))
     assert named(scenes, celeba.factors) == expected
     assert scenes.present.all()
@@ -55,15 +55,15 @@ def test_the_first_faces_of_each_composition_are_for_testing(faces: Path):
     }
     for (part, among), numbers in expected.items():
         celeba = CelebA(faces, part=part, among=among, tested=(1, 2), size=4)
-        shades = celeba.image_of(torch.arange(celeba.length)).mean(dim=(1, 2, 3)) * 255
+        shades = celeba.image_of(torch.arange(len(celeba))).mean(dim=(1, 2, 3)) * 255
         assert shades.round().int().tolist() == [grey(number) for number in numbers]
 
 
 def test_by_default_ten_thousand_and_a_hundred_faces_are_for_testing(faces: Path):
     assert CelebA(faces).tested == (10_000, 100)
     with pytest.raises(ValueError, match="no face of the train part has an asked composition"):
-        _ = CelebA(faces).length
-    assert CelebA(faces, part="test").length == 8
+        len(CelebA(faces))
+    assert len(CelebA(faces, part="test")) == 8
 
 
 def test_faces_are_resized_without_a_crop(faces: Path):
@@ -98,7 +98,7 @@ def test_faces_are_resized_without_a_crop(faces: Path):
 def test_a_wrong_attribute_list_says_what_is_wrong(faces: Path, old: str, new: str, line: str):
     rewritten(faces, old, new)
     with pytest.raises(ValueError, match=line):
-        _ = CelebA(faces, part="test").length
+        len(CelebA(faces, part="test"))
 
 
 def test_an_empty_or_binary_attribute_list_is_refused(faces: Path):
@@ -106,22 +106,22 @@ def test_an_empty_or_binary_attribute_list_is_refused(faces: Path):
     for content, line in [(b"", "expected the number"), (b"\xff\xfe\x80", "not a text file")]:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=line):
-            _ = CelebA(faces).length
+            len(CelebA(faces))
 
 
 def test_missing_parts_of_celeba_are_named(faces: Path, tmp_path: Path):
     with pytest.raises(ValueError, match="nowhere/img_align_celeba is not a folder"):
-        _ = CelebA(tmp_path / "nowhere").length
+        len(CelebA(tmp_path / "nowhere"))
     (faces / "list_attr_celeba.txt").unlink()
     with pytest.raises(ValueError, match="list_attr_celeba.txt is missing"):
-        _ = CelebA(faces).length
+        len(CelebA(faces))
 
 
 def test_a_truncated_jpeg_is_refused_when_it_is_read(faces: Path):
     path = faces / "img_align_celeba" / "000001.jpg"
     path.write_bytes(path.read_bytes()[:-400])
     celeba = CelebA(faces, part="test")
-    assert celeba.length == 8
+    assert len(celeba) == 8
     with pytest.raises(ValueError, match="000001.jpg is not a whole JPEG image"):
         celeba.image_of(torch.tensor([0]))
 
@@ -149,4 +149,4 @@ def test_impossible_wishes_of_celeba_are_refused(asked: dict, line: str):
 
 def test_an_unknown_composition_of_faces_is_refused(faces: Path):
     with pytest.raises(ValueError, match="hair is one of black, blond; got 'red'"):
-        _ = CelebA(faces, among=(("male", "smiling", "red"),)).length
+        len(CelebA(faces, among=(("male", "smiling", "red"),)))

@@ -18,7 +18,7 @@ def scenes(tmp_path: Path) -> Path:
 
 def test_scenes_whose_objects_the_square_would_cut_are_left_out(scenes: Path):
     clevr = ClevrV1(scenes, size=8)
-    assert clevr.length == 5
+    assert len(clevr) == 5
     counts = clevr.scenes_of(torch.arange(5)).present.sum(dim=1)
     assert counts.tolist() == [len(places) for places in PLACES[:5]]
 
@@ -42,7 +42,7 @@ def test_scenes_are_kept_by_their_number_of_objects(
     scenes: Path, objects: tuple[int, int], numbers: list[int]
 ):
     clevr = ClevrV1(scenes, size=8, objects=objects)
-    corner = clevr.image_of(torch.arange(clevr.length))[:, :, 0, 0]
+    corner = clevr.image_of(torch.arange(len(clevr)))[:, :, 0, 0]
     assert (corner * 255).round().int().tolist() == [[grey(number)] * 3 for number in numbers]
 
 
@@ -71,7 +71,7 @@ def test_the_camera_is_recovered_in_the_frame_of_the_file(scenes: Path):
 @pytest.mark.parametrize("size", [128, 64])
 def test_objects_are_in_the_image_where_their_places_say(scenes: Path, size: int):
     clevr = ClevrV1(scenes, size=size, objects=(1, 3))
-    number = torch.arange(clevr.length)
+    number = torch.arange(len(clevr))
     places, present = clevr.places_of(number), clevr.scenes_of(number).present
     for image, place, there in zip(clevr.image_of(number), places, present, strict=True):
         for channel, expected in enumerate(place[there] * size):
@@ -100,9 +100,9 @@ def test_an_image_that_is_a_link_out_of_the_folder_is_refused(scenes: Path, tmp_
 
 def test_each_part_has_its_own_files(scenes: Path):
     with pytest.raises(ValueError, match="images/val is not a folder"):
-        _ = ClevrV1(scenes, part="val").length
+        len(ClevrV1(scenes, part="val"))
     write_clevr(scenes, part="val")
-    assert ClevrV1(scenes, part="val").length == 5
+    assert len(ClevrV1(scenes, part="val")) == 5
 
 
 def rewritten(scenes: Path, keys: tuple[str | int, ...], value: object) -> None:
@@ -140,7 +140,7 @@ def test_a_wrong_scenes_file_says_what_is_wrong(
 ):
     rewritten(scenes, keys, value)
     with pytest.raises(ValueError, match=line):
-        _ = ClevrV1(scenes).length
+        len(ClevrV1(scenes))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_wrong_object_is_named_when_its_scene_is_read(
 ):
     rewritten(scenes, (*THIRD, key), value)
     clevr = ClevrV1(scenes)
-    assert clevr.length == 5
+    assert len(clevr) == 5
     with pytest.raises(ValueError, match=line):
         clevr.scenes_of(torch.tensor([2]))
 
@@ -178,7 +178,7 @@ def test_a_wrong_object_is_named_when_its_scene_is_read(
 def test_a_file_that_holds_no_scenes_is_refused(scenes: Path, content: str, line: str):
     (scenes / "scenes" / "CLEVR_train_scenes.json").write_text(content)
     with pytest.raises(ValueError, match=f"CLEVR_train_scenes.json.*{line}"):
-        _ = ClevrV1(scenes).length
+        len(ClevrV1(scenes))
 
 
 @pytest.mark.parametrize(

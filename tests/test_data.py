@@ -42,6 +42,9 @@ class Album:
 
     length: int
 
+    def __len__(self) -> int:
+        return self.length
+
     name: ClassVar[str] = "album"
     factors: ClassVar[tuple[Factor, ...]] = Numbers.factors
     size: ClassVar[int] = 2

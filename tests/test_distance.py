@@ -56,9 +56,6 @@ def lifted(rows: Tensor) -> Tensor:
     return torch.cat(parts, dim=1)
 
 
-# Frechet distance.
-
-
 def test_a_shift_counts_by_its_squared_length(rng):
     rows = normal(30, 4, rng=rng)
     assert frechet(rows, rows + torch.tensor([1.0, -2.0, 0.0, 2.0])) == pytest.approx(9)
@@ -104,9 +101,6 @@ def test_few_images_make_it_too_large_by_the_known_excess(rng):
     exact = 1 / 4 + 1 / 7 + 2 * (1 - c4(4) * c4(7))
     assert abs(np.mean(found) - exact) < 3 * stats.sem(found)
     assert np.mean(found) > 20 * stats.sem(found)
-
-
-# Kernel distance.
 
 
 def test_the_kernel_distance_equals_two_loops(rng):
@@ -199,9 +193,6 @@ def test_large_sets_are_compared_in_blocks(rng, monkeypatch):
     whole = kernel_distance(a, b)
     monkeypatch.setattr(distance, "BLOCK", 7)
     assert kernel_distance(a, b).printed == pytest.approx(whole.printed)
-
-
-# Both.
 
 
 def test_neither_the_order_of_images_nor_of_sets_matters(rng):

@@ -106,11 +106,19 @@ COMPARED |= {
     },
     **{
         ("jepa", variant): ("base", {"objective", "asks", "seeds"})
-        for variant in list(EXPERIMENTS["jepa"])[1:-3]
+        for variant in list(EXPERIMENTS["jepa"])[1:-4]
     },
     ("jepa", "dit"): ("base", {"network", "objective", "sampler", "view", "asks", "seeds"}),
     ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
     ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks"}),
+    ("jepa", "celeba"): ("base", {"world", "network", "view", "asks"}),
+    **{
+        ("objective", f"{variant}_celeba"): (variant, {"world", "network", "view", "asks"})
+        for variant in ("dit_kl", "maskgit")
+    },
+    ("probe", "celeba"): ("base", {"world", "network", "asks"}),
+    ("autoencoder", "vq_celeba"): ("vq", {"world", "network", "asks"}),
+    ("autoencoder", "kl_celeba"): ("vq_celeba", {"network", "headline"}),
     **{
         ("objective", f"{variant}_large"): (variant, {"network", "asks", "seeds"})
         for variant in ("dit_vq", "maskgit")
@@ -129,13 +137,14 @@ COMPARED |= {
     for variant in list(EXPERIMENTS["locality"])[1:]
 }
 # What differs from these in its world only is not worth a run of its own; nor is what learns the
-# same, but for two that are told in different ways. Models on tokenizers: test_objective_study.py.
+# same, but for two that are told in different ways. Models on tokenizers, and faces, of which there
+# are no files here: test_objective_study.py.
 TINY = [
     (name, variant)
     for name, variant in RUNS
     if variant[-2:] not in ("_1", "_5")
     and name not in ("objective", "tokenizer", "conditioning", "jepa")
-    and not variant.endswith("_shapes3d")
+    and not variant.endswith(("_shapes3d", "celeba"))
     and (name != "locality" or variant in ("grid_all", "list_all_local"))
     and (name != "concept_space" or variant == "separation_0137")
 ]

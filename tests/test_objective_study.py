@@ -1,12 +1,15 @@
 """The objectives' study, tiny, on the shipped tokenizers and probe."""
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from dataset_files import write_celeba
 from recombine import run, zoo
+from recombine.checkpoint import checkpoints
 from recombine.commands.run import seeded
 from recombine.experiment import Experiment, Trained
 from recombine.experiments import autoencoder, conditioning, declared, jepa, objective, tokenizer
@@ -106,6 +109,37 @@ def test_what_is_not_shipped_is_named():
         wide(torch.zeros(1, 3, 28, 28))
 
 
+def test_faces_are_studied_from_files(tmp_path: Path):
+    """From three faces of each composition to a record, by way of a probe and tokenizers of faces."""
+    marks = itertools.product(["Male", ""], ["Smiling", ""], ["Black_Hair", "Blond_Hair"])
+    folder = write_celeba(tmp_path / "celeba", [set(each) - {""} for each in marks] * 3)
+
+    def recorded(name: str, variant: str) -> tuple[Record | None, Path]:
+        (plan,) = seeded(name, variant, [], True, {"steps": 2})
+        of = plan.experiment
+        world = replace(of.world, folder=folder, tested=(2, 2))
+        asks = tuple(replace(ask, samples=2) for ask in of.asks)
+        plan = replace(plan, experiment=replace(of, world=world, asks=asks))
+        return run.run(plan, run.machine(CPU), run.Settings(tmp_path)), plan.folder(tmp_path)
+
+    (tmp_path / "zoo").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zoo, "FOLDER", tmp_path / "zoo")
+        for name, variant, shipped in (
+            ("probe", "celeba", "probe_celeba"),
+            ("autoencoder", "vq_celeba", "tokenizer_vq_celeba"),
+            ("autoencoder", "kl_celeba", "tokenizer_kl_celeba"),
+        ):
+            _, run_folder = recorded(name, variant)
+            (last, *_) = checkpoints(run_folder)
+            zoo.ship(last, run_folder / "record.json", shipped, tmp_path / "zoo")
+        for name, variant in (("objective", "dit_kl_celeba"), ("jepa", "celeba")):
+            record, _ = recorded(name, variant)
+            assert record is not None
+            assert record.measurements["accuracy_view@level0"].n == 8
+            assert record.measurements["accuracy@level2"].n == 2
+
+
 def test_compositions_are_asked_for_by_their_means():
     scenes = objective.means(Shapes2D(), ("triangle", "small", "blue"), 3, CPU)
     assert torch.equal(scenes.size, torch.full((3, 1), SIZES["small"]))
@@ -129,10 +163,16 @@ def test_the_study_is_about_one_thing_at_a_time():
     assert objective.maskgit_any_order.digest == objective.maskgit.digest
     assert tokenizer.kl == base
     assert isinstance(conditioning.full.network, DiT)
-    repaired = {name: each for name, each in declared()["jepa"].items() if name != "dit"}
-    for name, experiment in repaired.items():
-        assert experiment.network == objective.maskgit.network, name
-        assert experiment.sampler == objective.maskgit.sampler
+    beside = {
+        "dit": objective.dit_vq,
+        "large": objective.maskgit_large,
+        "shapes3d": objective.maskgit_shapes3d,
+        "celeba": objective.maskgit_celeba,
+    }
+    for name, experiment in declared()["jepa"].items():
+        alone = beside.get(name, objective.maskgit)
+        for part in ("world", "network", "budget", "conditioner", "sampler", "view"):
+            assert getattr(experiment, part) == getattr(alone, part), name
     assert jepa.base.objective.objective == objective.maskgit.objective
 
 

@@ -20,7 +20,7 @@ def test_3dshapes_are_read_however_they_are_packed(tmp_path: Path, chunks, monke
     shapes = Shapes3DFile(write_shapes3d(tmp_path / "3dshapes.h5", chunks))
     number = torch.tensor([7, 0, 11, 7])
     expected = torch.from_numpy(images_3d()).permute(0, 3, 1, 2)[number] / 255
-    assert shapes.length == 12
+    assert len(shapes) == 12
     torch.testing.assert_close(shapes.image_of(number), expected, atol=1e-7, rtol=0)
 
 
@@ -32,7 +32,7 @@ def test_3dshapes_keep_the_asked_compositions(tmp_path: Path, chunks, monkeypatc
     every = named(whole.scenes_of(torch.arange(12)), whole.factors)
     chosen = [10, 3, 6]
     part = Shapes3DFile(path, among=tuple(every[number] for number in chosen))
-    assert part.length == 3
+    assert len(part) == 3
     assert named(part.scenes_of(torch.arange(3)), part.factors) == [every[n] for n in (3, 6, 10)]
     assert torch.equal(part.image_of(torch.tensor([2, 0])), whole.image_of(torch.tensor([10, 3])))
 
@@ -79,7 +79,7 @@ def changed(column: int, value: float) -> np.ndarray:
 def test_a_label_that_was_never_published_is_refused(tmp_path: Path, column: int, value: float):
     path = write_shapes3d(tmp_path / "a.h5", labels=changed(column, value))
     with pytest.raises(ValueError, match=f"{COLUMNS[column][0]} of image 5 is {value:g}; expected"):
-        _ = Shapes3DFile(path).length
+        len(Shapes3DFile(path))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_label_that_was_never_published_is_refused(tmp_path: Path, column: int
 def test_an_h5_file_of_wrong_arrays_is_refused(tmp_path: Path, changes: dict, line: str):
     path = write_shapes3d(tmp_path / "a.h5", **changes)
     with pytest.raises(ValueError, match=line):
-        _ = Shapes3DFile(path).length
+        len(Shapes3DFile(path))
 
 
 @pytest.mark.parametrize("key", ["images", "labels"])
@@ -112,7 +112,7 @@ def test_an_h5_file_without_a_key_is_refused(tmp_path: Path, key: str):
     with h5py.File(path, "a") as file:
         file.move(key, "other")
     with pytest.raises(ValueError, match=f"a.h5 has no data '{key}' of its own; found"):
-        _ = Shapes3DFile(path).length
+        len(Shapes3DFile(path))
 
 
 def test_an_h5_file_that_points_at_other_files_is_refused(tmp_path: Path):
@@ -134,7 +134,7 @@ def test_an_h5_file_that_points_at_other_files_is_refused(tmp_path: Path):
             else:
                 file.create_group("images")
         with pytest.raises(ValueError, match=r"of its own|lies in this file"):
-            _ = Shapes3DFile(path).length
+            len(Shapes3DFile(path))
 
 
 def test_h5_arrays_too_large_to_be_true_are_refused(tmp_path: Path):
@@ -144,18 +144,18 @@ def test_h5_arrays_too_large_to_be_true_are_refused(tmp_path: Path):
             file.create_dataset("images", (count, 64, 64, 3), np.uint8, chunks=(chunk, 64, 64, 3))
             file.create_dataset("labels", (count, 6), np.float64, chunks=(1, 6))
         with pytest.raises(ValueError, match=line):
-            _ = Shapes3DFile(path).length
+            len(Shapes3DFile(path))
 
 
 def test_a_missing_or_broken_h5_file_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="a.h5 is missing; expected 3dshapes.h5"):
-        _ = Shapes3DFile(tmp_path / "a.h5").length
+        len(Shapes3DFile(tmp_path / "a.h5"))
     path = write_shapes3d(tmp_path / "a.h5", (1, 64, 64, 3))
     whole = path.read_bytes()
     for content in (b"", b"not an h5 file", whole[: len(whole) // 2]):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="a.h5 is not a whole HDF5 file"):
-            _ = Shapes3DFile(path).length
+            len(Shapes3DFile(path))
 
 
 def test_damaged_pixels_in_an_h5_file_are_named(tmp_path: Path):
@@ -173,10 +173,10 @@ def test_without_h5py_the_line_says_how_to_get_it(tmp_path: Path, monkeypatch):
     path = write_shapes3d(tmp_path / "a.h5")
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(ValueError, match=r"read with h5py: pip install 'recombine\[h5\]'"):
-        _ = Shapes3DFile(path).length
+        len(Shapes3DFile(path))
 
 
 def test_a_composition_the_file_does_not_hold_is_refused(tmp_path: Path):
     path = write_shapes3d(tmp_path / "a.h5")
     with pytest.raises(ValueError, match="no image has an asked composition"):
-        _ = Shapes3DFile(path, among=(("red", "sphere", "scale7"),)).length
+        len(Shapes3DFile(path, among=(("red", "sphere", "scale7"),)))

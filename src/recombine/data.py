@@ -37,9 +37,8 @@ class Files(Protocol):
     def size(self) -> int:
         """Side of an image in pixels."""
 
-    @property
-    def length(self) -> int:
-        """How many pictures there are."""
+    def __len__(self) -> int:
+        """Return how many pictures there are; files may be read for it."""
 
     def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:
         """Return what is known of these pictures, on the device of the numbers."""
@@ -140,7 +139,7 @@ class Stream:
 
     @property
     def _identity(self) -> dict[str, str | int]:
-        pictures = f" of {self.source.length} images" if isinstance(self.source, Files) else ""
+        pictures = f" of {len(self.source)} images" if isinstance(self.source, Files) else ""
         return {
             "source": f"{self.source!r}{pictures}",
             "seed": self.seed,
@@ -167,7 +166,7 @@ def beside(side: torch.cuda.Stream, make: Callable[[], Batch]) -> Batch:
 def batch_of(source: Source, index: Int[Tensor, " batch"], seed: int) -> Batch:
     """Return the pictures of these scene numbers, on the device of the numbers."""
     if isinstance(source, Files):
-        number = shuffled(index, seed, source.length)
+        number = shuffled(index, seed, len(source))
         return Batch(source.image_of(number), source.scenes_of(number), index)
     scenes = source.scenes(index, seed)
     return Batch(source.image(scenes), scenes, index)

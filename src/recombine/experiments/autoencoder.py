@@ -13,7 +13,7 @@ import torch
 
 from recombine.condition import Conditioner, nothing
 from recombine.experiment import Budget, Experiment, Findings, Trained
-from recombine.experiments.probe import fresh
+from recombine.experiments.probe import FACES, Single, fresh
 from recombine.measure.tokenizing import (
     codebook_alarm,
     codebook_use,
@@ -24,7 +24,7 @@ from recombine.measure.tokenizing import (
 from recombine.measurement import Measurement
 from recombine.models.tokenizer import Autoencoder, Coded
 from recombine.objectives.autoencoding import Autoencoding
-from recombine.split import BINARY, SHAPES3D_240, Split
+from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
 from recombine.train import cosine
 from recombine.worlds.shapes2d import Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
@@ -42,7 +42,7 @@ class Tokenizing:
         del generator
         experiment = trained.experiment
         world, view, network = experiment.world, experiment.view, experiment.network
-        assert isinstance(world, Shapes2D | Shapes3D)
+        assert isinstance(world, Single)
         assert isinstance(network, Autoencoder)
         measured: dict[str, Measurement] = {}
         alarms: list[list[str]] = []
@@ -91,6 +91,7 @@ def alarm(coded: Coded, network: Autoencoder) -> str | None:
 
 VQ, KL = Autoencoder(), Autoencoder(codes=None)
 ROOM_VQ, ROOM_KL = Autoencoder(64), Autoencoder(64, codes=None)
+FACE_VQ, FACE_KL = Autoencoder(FACES.size), Autoencoder(FACES.size, codes=None)
 
 vq = Experiment(
     question="What do 256 codes keep of a picture of Shapes2D?",
@@ -125,5 +126,18 @@ kl_shapes3d = replace(
     vq_shapes3d,
     question="What does a KL autoencoder keep of a picture of Shapes3D?",
     network=ROOM_KL,
+    headline=kl.headline,
+)
+vq_celeba = replace(
+    vq,
+    question="What do 256 codes keep of a face?",
+    world=FACES,
+    network=FACE_VQ,
+    asks=(Tokenizing(CELEBA),),
+)
+kl_celeba = replace(
+    vq_celeba,
+    question="What does a KL autoencoder keep of a face?",
+    network=FACE_KL,
     headline=kl.headline,
 )

@@ -56,3 +56,8 @@ shapes3d = replace(
     question="Does MaskGIT compose the concepts of Shapes3D with JEPA beside it?",
     objective=Jepa()(MaskedCrossEntropy()),
 )
+celeba = replace(
+    objective.maskgit_celeba,
+    question="Does MaskGIT compose the concepts of faces with JEPA beside it?",
+    objective=Jepa()(MaskedCrossEntropy()),
+)

@@ -16,8 +16,8 @@ import torch
 from recombine import zoo
 from recombine.condition import Conditioner, Labels, everything
 from recombine.experiment import Budget, Experiment, Findings, Trained
-from recombine.experiments.autoencoder import KL, ROOM_KL, ROOM_VQ, VQ
-from recombine.experiments.probe import fresh
+from recombine.experiments.autoencoder import FACE_KL, FACE_VQ, KL, ROOM_KL, ROOM_VQ, VQ
+from recombine.experiments.probe import FACES, Single, fresh, tested
 from recombine.measure.composition import Expectation, accuracies, over_training
 from recombine.measurement import Measurement
 from recombine.models.dit import DiT
@@ -30,9 +30,10 @@ from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, Mas
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
 from recombine.scene import Scenes
-from recombine.split import BINARY, SHAPES3D_240, Split
+from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
 from recombine.train import cosine
 from recombine.views import Centred, Codes, Latents
+from recombine.worlds.files.celeba import CelebA
 from recombine.worlds.shapes2d import Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
 
@@ -65,7 +66,7 @@ class Composition:
         """Draw, read and compare."""
         experiment, device = trained.experiment, trained.device
         world, conditioner = experiment.world, experiment.conditioner
-        assert isinstance(world, Shapes2D | Shapes3D)
+        assert isinstance(world, Single)
         read = zoo.probe(self.probe, self.reader, device)
         which = self.split.asked
         told = torch.cat(
@@ -95,10 +96,10 @@ class Composition:
         return replace(self, samples=2)
 
 
-def means(
-    world: Shapes2D | Shapes3D, which: tuple[str, ...], samples: int, device: torch.device
-) -> Scenes:
+def means(world: Single, which: tuple[str, ...], samples: int, device: torch.device) -> Scenes:
     """Return scenes of a composition whose told values are its means."""
+    if isinstance(world, CelebA):
+        return tested(world, which).scenes_of(torch.arange(samples, device=device))
     if isinstance(world, Shapes2D):
         world = replace(world, size_jitter=0.0, colour_jitter=0.0, place_jitter=0.0)
     return replace(world, among=(which,)).scenes(torch.arange(samples, device=device), ASKED)
@@ -219,4 +220,25 @@ maskgit_shapes3d = replace(
     objective=maskgit.objective,
     sampler=maskgit.sampler,
     view=Codes("tokenizer_vq_shapes3d", ROOM_VQ),
+)
+
+# Faces are read from files, which do not come with the package.
+FACE_COMPOSITION = Composition(
+    CELEBA, samples=64, probe="probe_celeba", reader=Probe(FACES.size, CelebA.factors)
+)
+dit_kl_celeba = replace(
+    dit_kl,
+    question="Does a DiT compose the sex, smile and hair of faces?",
+    world=FACES,
+    network=replace(dit_kl.network, size=FACE_KL.side),  # type: ignore[type-var]
+    view=Latents("tokenizer_kl_celeba", FACE_KL),
+    asks=(FACE_COMPOSITION,),
+)
+maskgit_celeba = replace(
+    maskgit,
+    question="Does MaskGIT compose the sex, smile and hair of faces?",
+    world=FACES,
+    network=replace(maskgit.network, side=FACE_VQ.side),  # type: ignore[type-var]
+    view=Codes("tokenizer_vq_celeba", FACE_VQ),
+    asks=(FACE_COMPOSITION,),
 )

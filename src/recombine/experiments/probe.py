@@ -9,6 +9,8 @@ reads says nothing about itself. Measured on renders it never saw, as they are a
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -19,14 +21,20 @@ from recombine.measurement import Measurement
 from recombine.models.probe import Probe, ProbeReader
 from recombine.objectives.naming import Naming, concepts
 from recombine.scene import Composition
-from recombine.split import BINARY, SHAPES3D_240, Split
+from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
 from recombine.train import cosine
 from recombine.views import Unchanged
+from recombine.worlds.files.celeba import CelebA
 from recombine.worlds.shapes2d import Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
 
 FRESH = 10_037
 """The seed of the scenes it is measured on; no training has it."""
+FACES = CelebA(Path("celeba"))
+"""Where the files of CelebA are looked for: in the folder `celeba` where a command is run."""
+
+Single: TypeAlias = Shapes2D | Shapes3D | CelebA
+"""Worlds of one object, or face, to an image."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ class ProbeError:
         """Render, mar, read and compare."""
         network, world = trained.experiment.network, trained.experiment.world
         assert isinstance(network, Probe)
-        assert isinstance(world, Shapes2D | Shapes3D)
+        assert isinstance(world, Single)
         reader = ProbeReader(trained.denoiser, network)
         plain, marred = {}, {}
         for which in self.split.asked:
@@ -64,12 +72,18 @@ def overall(found: dict[str, Measurement], whose: str) -> dict[str, Measurement]
     return {f"accuracy{whose}": Measurement.rate(right, sum(each.n for each in levels))}
 
 
-def fresh(
-    world: Shapes2D | Shapes3D, which: Composition, samples: int, device: torch.device
-) -> torch.Tensor:
-    """Return renders of a composition that no training has seen."""
+def fresh(world: Single, which: Composition, samples: int, device: torch.device) -> torch.Tensor:
+    """Return renders, or faces, of a composition that no training has seen."""
+    number = torch.arange(samples, device=device)
+    if isinstance(world, CelebA):
+        return tested(world, which).image_of(number)
     only = replace(world, among=(which,))
-    return only.image(only.scenes(torch.arange(samples, device=device), FRESH))
+    return only.image(only.scenes(number, FRESH))
+
+
+def tested(faces: CelebA, which: Composition) -> CelebA:
+    """Return the faces of a composition that are kept for testing."""
+    return replace(faces, part="test", among=(which,))
 
 
 base = Experiment(
@@ -96,4 +110,11 @@ shapes3d = replace(
     network=Probe(64, Shapes3D.factors),
     objective=Naming(tuple(len(factor.concepts) for factor in Shapes3D.factors)),
     asks=(ProbeError(SHAPES3D_240, samples=16),),
+)
+celeba = replace(
+    base,
+    question="Which sex, smile and hair does a small network see in a face?",
+    world=replace(FACES, among=(*CELEBA.seen, *CELEBA.held_out)),
+    network=Probe(FACES.size, CelebA.factors),
+    asks=(ProbeError(CELEBA, samples=64),),
 )

@@ -112,7 +112,9 @@ def _interval(squared: float, noise: float, variance: float, freedom: int) -> In
     return max(length - reach, 0.0) ** 2 - noise, (length + reach) ** 2 - noise
 
 
-def _checked(a: Tensor, b: Tensor) -> tuple[Float[Tensor, "first feature"], ...]:
+def _checked(
+    a: Tensor, b: Tensor
+) -> tuple[Float[Tensor, "first feature"], Float[Tensor, "second feature"]]:
     """Return both sets in float64, or say why they cannot be compared."""
     for rows in (a, b):
         if rows.ndim != 2 or len(rows) < 2 or rows.shape[1] < 1:

@@ -75,9 +75,8 @@ class CelebA:
         if min(self.tested) < 0:
             raise ValueError(f"the faces kept for testing are counted from 0 up; got {self.tested}")
 
-    @property
-    def length(self) -> int:
-        """How many faces of these compositions are in this part."""
+    def __len__(self) -> int:
+        """Return how many faces of these compositions are in this part."""
         return len(self._known[1])
 
     def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:

@@ -56,9 +56,8 @@ class ClevrV1:
         if not 0 <= self.objects[0] <= self.objects[1]:
             raise ValueError(f"objects are counted from 0 up, least first; got {self.objects}")
 
-    @property
-    def length(self) -> int:
-        """How many scenes there are with so many objects."""
+    def __len__(self) -> int:
+        """Return how many scenes there are with so many objects."""
         return len(self._listed)
 
     def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:

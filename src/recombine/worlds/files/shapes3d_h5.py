@@ -49,9 +49,8 @@ class Shapes3DFile:
     factors: ClassVar[tuple[Factor, ...]] = Shapes3D.factors
     size: ClassVar[int] = SIDE
 
-    @property
-    def length(self) -> int:
-        """How many images have an asked composition."""
+    def __len__(self) -> int:
+        """Return how many images have an asked composition."""
         return len(self._kept[0])
 
     def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:
