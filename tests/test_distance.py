@@ -172,15 +172,25 @@ def test_the_value_is_unbiased_and_the_interval_covers_it(name, rng):
     assert name != "equal" or min(values) < 0
 
 
-def test_a_set_and_itself_lie_less_than_their_noise_apart(rng):
-    """The means coincide: the squared length is 0, less the noise of two sets; all of it reach."""
-    rows = normal(10, 3, rng=rng)
+@pytest.mark.parametrize("place", [0, 3, 100])
+def test_a_set_and_itself_lie_less_than_their_noise_apart(place, rng):
+    """The means coincide: the squared length is 0, less the noise of two sets; all of it reach.
+
+    In another order the sums differ by rounding, up or down, which must not look like a distance.
+    """
+    rows = place + normal(10, 3, rng=rng)
     noise = 2 * float(lifted(rows).var(dim=0).sum() / 10)
     reach = float(stats.t.ppf(0.975, 9)) ** 2 * noise
-    for other in (rows, rows.flip(0)):
-        found = kernel_distance(rows, other)
+    for _ in range(20):
+        found = kernel_distance(rows, rows[torch.randperm(10, generator=rng)])
         assert (found.value, found.low) == pytest.approx((-noise, -noise))
         assert found.high == pytest.approx(reach - noise)
+
+
+def test_sets_of_one_and_the_same_image_are_at_no_distance(rng):
+    for image in normal(20, 1, 3, rng=rng):
+        found = kernel_distance(image.expand(7, 3), image.expand(4, 3))
+        assert (found.value, found.low, found.high) == pytest.approx((0, 0, 0), abs=1e-11)
 
 
 def test_sets_without_spread_have_no_noise():

@@ -106,11 +106,16 @@ COMPARED |= {
     },
     **{
         ("jepa", variant): ("base", {"objective", "asks", "seeds"})
-        for variant in list(EXPERIMENTS["jepa"])[1:-4]
+        for variant in list(EXPERIMENTS["jepa"])[1:-5]
     },
     ("jepa", "dit"): ("base", {"network", "objective", "sampler", "view", "asks", "seeds"}),
     ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
     ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks"}),
+    ("jepa", "steered"): ("base", {"network", "asks"}),
+    **{
+        ("objective", f"{variant}_steered"): (variant, {"network", "asks"})
+        for variant in ("maskgit", "mar", "givt")
+    },
     ("jepa", "celeba"): ("base", {"world", "network", "view", "asks"}),
     **{
         ("objective", f"{variant}_celeba"): (variant, {"world", "network", "view", "asks"})

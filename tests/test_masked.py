@@ -36,7 +36,9 @@ OBJECTIVES = [
     (DENOISING, MaskedDiffusion(draws=2)),
     (CODES, MaskedCrossEntropy(Blocks())),
 ]
-each_model = pytest.mark.parametrize("declared", [CODES, MIXTURE, DENOISING])
+STEERED = replace(CODES, steered=True)
+each_model = pytest.mark.parametrize("declared", [CODES, MIXTURE, DENOISING, STEERED])
+either_way = pytest.mark.parametrize("declared", [CODES, STEERED])
 each_objective = pytest.mark.parametrize(("declared", "objective"), OBJECTIVES)
 
 
@@ -74,8 +76,8 @@ def test_what_stands_where_a_token_is_hidden_does_not_matter(declared, rng: torc
     model = perturbed(declared.build())
     tokens, condition = tokens_of(declared, 3, rng), told(3, rng)
     hidden = torch.rand(3, 4, 4, generator=rng) < 0.5
-    covered = hidden if declared is CODES else hidden[:, None].expand_as(tokens)
-    wrong = tokens.masked_fill(covered, -7 if declared is CODES else float("nan"))
+    covered = hidden if tokens.dim() == 3 else hidden[:, None].expand_as(tokens)
+    wrong = tokens.masked_fill(covered, -7 if tokens.dim() == 3 else float("nan"))
     with torch.no_grad():
         first, second = (model(each, hidden, condition) for each in (tokens, wrong))
         third = model(tokens, torch.zeros_like(hidden), condition)
@@ -90,7 +92,7 @@ def test_what_is_not_told_does_not_spoil_gradients(declared, rng: torch.Generato
     model, condition = perturbed(declared.build()), told(3, rng)
     condition[:, 0] = torch.tensor([float("nan"), 0])
     tokens = tokens_of(declared, 3, rng)
-    if declared is not CODES:
+    if not isinstance(declared.head, Codes):
         tokens = torch.full_like(tokens, float("nan"))
     output = model(tokens, torch.ones(3, 4, 4).bool(), condition).output
     flat(output).sum().backward()
@@ -115,21 +117,56 @@ def test_places_are_told_apart(rng: torch.Generator):
     assert output.flatten(1, 2)[0].unique(dim=0).shape == (16, 8)
 
 
-def test_states_are_the_image_tokens_after_each_layer(rng: torch.Generator):
-    model = perturbed(CODES.build())
-    tokens, condition = tokens_of(CODES, 2, rng), told(2, rng)
+@either_way
+def test_states_are_the_image_tokens_after_each_layer(declared: Masked, rng: torch.Generator):
+    model = perturbed(declared.build())
+    tokens, condition = tokens_of(declared, 2, rng), told(2, rng)
+    before = 0 if declared.steered else declared.factors
     after: list[Tensor] = []
     for block in model.blocks:
         block.register_forward_hook(lambda _module, _inputs, x: after.append(x))
     states = model(tokens, torch.zeros(2, 4, 4).bool(), condition).states
     assert len(states) == CODES.layers
     for state, x in zip(states, after, strict=True):
-        assert x.shape == (2, CODES.factors + 16, 32)
-        assert torch.equal(state, x[:, CODES.factors :])
+        assert x.shape == (2, before + 16, 32)
+        assert torch.equal(state, x[:, before:])
 
 
-def test_a_row_whose_flag_is_zero_says_nothing(rng: torch.Generator):
-    model, tokens = perturbed(CODES.build()), tokens_of(CODES, 1, rng)
+def test_factors_add_up_where_they_steer(rng: torch.Generator):
+    """Told of both, every shift, scale and gate changes by what each factor changes alone."""
+    steering = perturbed(STEERED.build()).steering
+    both = told(3, rng)
+    nothing, first, second = torch.zeros_like(both), both.clone(), both.clone()
+    first[:, 1], second[:, 0] = 0, 0
+    silent, one, other, all_told = (
+        torch.cat(steering(each), dim=1) for each in (nothing, first, second, both)
+    )
+    assert torch.allclose(all_told - silent, (one - silent) + (other - silent), atol=1e-5)
+    assert (one - other).abs().max() > 0.1
+    assert all_told.shape == (3, (6 * STEERED.layers + 2) * STEERED.width)
+
+
+def test_what_steers_is_heard_in_every_layer(rng: torch.Generator):
+    model, tokens = perturbed(STEERED.build()), tokens_of(STEERED, 1, rng)
+    hidden, condition = torch.ones(1, 4, 4).bool(), told(1, rng)
+    kept = model(tokens, hidden, condition)
+    for layer in range(STEERED.layers + 1):
+        changed = [0.0] * (STEERED.layers + 1)
+        changed[layer] = 0.1
+        plain = model.steering.forward
+        model.steering.forward = lambda told, plain=plain, changed=changed: tuple(
+            each + more for each, more in zip(plain(told), changed, strict=True)
+        )
+        other = model(tokens, hidden, condition)
+        model.steering.forward = plain
+        same = [torch.equal(a, b) for a, b in zip(kept.states, other.states, strict=True)]
+        assert same == [at < layer for at in range(STEERED.layers)]
+        assert not torch.allclose(kept.output, other.output)
+
+
+@either_way
+def test_a_row_whose_flag_is_zero_says_nothing(declared: Masked, rng: torch.Generator):
+    model, tokens = perturbed(declared.build()), tokens_of(declared, 1, rng)
     hidden = torch.ones(1, 4, 4, dtype=torch.bool)
 
     def said(first: list[float], second: list[float]) -> Tensor:

@@ -34,6 +34,8 @@ CPU = torch.device("cpu")
         ("jepa", "base"),
         ("jepa", "blocks"),
         ("jepa", "dit"),
+        ("jepa", "steered"),
+        ("objective", "mar_steered"),
     ],
 )
 def test_every_kind_of_model_runs_tiny_from_data_to_record(tmp_path: Path, name: str, variant: str):
@@ -110,7 +112,7 @@ def test_what_is_not_shipped_is_named():
 
 
 def test_faces_are_studied_from_files(tmp_path: Path):
-    """From three faces of each composition to a record, by way of a probe and tokenizers of faces."""
+    """From three faces of each composition to a record, by a probe and tokenizers of faces."""
     marks = itertools.product(["Male", ""], ["Smiling", ""], ["Black_Hair", "Blond_Hair"])
     folder = write_celeba(tmp_path / "celeba", [set(each) - {""} for each in marks] * 3)
 
@@ -149,7 +151,7 @@ def test_compositions_are_asked_for_by_their_means():
 
 def test_the_study_is_about_one_thing_at_a_time():
     base = objective.dit_kl
-    for name in ("dit_vq", "dit_pixels", "maskgit", "mar", "givt"):
+    for name in ("dit_vq", "dit_pixels", "maskgit", "mar", "givt", "mar_steered"):
         other: Experiment = getattr(objective, name)
         assert (other.world, other.budget, other.conditioner) == (
             base.world,
@@ -168,6 +170,7 @@ def test_the_study_is_about_one_thing_at_a_time():
         "large": objective.maskgit_large,
         "shapes3d": objective.maskgit_shapes3d,
         "celeba": objective.maskgit_celeba,
+        "steered": objective.maskgit_steered,
     }
     for name, experiment in declared()["jepa"].items():
         alone = beside.get(name, objective.maskgit)

@@ -61,3 +61,8 @@ celeba = replace(
     question="Does MaskGIT compose the concepts of faces with JEPA beside it?",
     objective=Jepa()(MaskedCrossEntropy()),
 )
+steered = replace(
+    objective.maskgit_steered,
+    question="Does MaskGIT told like a DiT compose with JEPA beside it?",
+    objective=Jepa()(MaskedCrossEntropy()),
+)

@@ -176,6 +176,27 @@ givt = replace(
     asks=(Composition(expected=Expectation(0.8, "figure", least=0.75)),),
 )
 
+# What is told enters MaskGIT, MAR and GIVT as tokens and the DiT by adaLN. Is that what decides?
+STEERED = {"steered": True, "width": 144, "heads": 6}
+maskgit_steered = replace(
+    maskgit,
+    question="Does MaskGIT compose when told like a DiT?",
+    network=replace(maskgit.network, **STEERED),  # type: ignore[type-var]
+    asks=(Composition(),),
+)
+mar_steered = replace(
+    mar,
+    question="Does MAR compose when told like a DiT?",
+    network=replace(mar.network, **STEERED),  # type: ignore[type-var]
+    asks=(Composition(),),
+)
+givt_steered = replace(
+    givt,
+    question="Does GIVT compose when told like a DiT?",
+    network=replace(givt.network, **STEERED),  # type: ignore[type-var]
+    asks=(Composition(),),
+)
+
 # Models of the paper's size, one seed each, to be measured and not shipped.
 LARGE = {"width": 384, "layers": 12, "heads": 6}
 dit_vq_large = replace(

@@ -64,11 +64,10 @@ def kernel_distance(
     (pull, noise, size), (other_pull, other_noise, other_size) = _side(a, b), _side(b, a)
     squared = max(float(pull.mean() + other_pull.mean()), 0.0)
     noise = max(noise + other_noise, 0.0)
-    # No direction is noisier than all together: what is left where the means coincide.
+    # Where the means coincide there is no direction; none is noisier than all of them together.
     variance = noise
     if squared > ROUNDING * (size + other_size):
-        along = float(pull.var() / len(a) + other_pull.var() / len(b))
-        variance = min(along / squared, noise)
+        variance = float(pull.var() / len(a) + other_pull.var() / len(b)) / squared
     low, high = _interval(squared, noise, variance, freedom=min(len(a), len(b)) - 1)
     return Measurement(squared - noise, low, high, n=len(a) + len(b))
 

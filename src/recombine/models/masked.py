@@ -4,7 +4,7 @@ What is said of a hidden token decides which model it is: logits over codes (Mas
 mixture (GIVT), or a vector that steers a small denoiser of that token (MAR).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import NamedTuple, TypeAlias
@@ -81,7 +81,8 @@ class Masked:
     """A transformer on `side` x `side` tokens, behind one token for each factor it is told.
 
     A condition has a row for each factor: `features` numbers that say its value, then 1 if it is
-    told; a row that ends in 0 says nothing.
+    told; a row that ends in 0 says nothing. A `steered` one has no such tokens: as in a DiT, what
+    is told shifts, scales and gates every layer, and factors add up on the way in.
     """
 
     side: int = 7
@@ -91,9 +92,10 @@ class Masked:
     width: int = 176
     layers: int = 8
     heads: int = 4
+    steered: bool = False
 
     def __post_init__(self) -> None:
-        check_counts(self)
+        check_counts(self, "steered")
         if self.width % 4:
             raise ValueError(f"a width is a multiple of 4; got {self.width}")
         head_width(self.width, self.heads)
@@ -141,7 +143,8 @@ class MaskedModule(nn.Module):
     def __init__(self, of: Masked) -> None:
         super().__init__()
         self.of = of
-        self.told = FactorTokens(of.factors, of.features, of.width)
+        self.told = None if of.steered else FactorTokens(of.factors, of.features, of.width)
+        self.steering = Steering(of) if of.steered else None
         self.inlet: nn.Module
         if isinstance(of.head, Codes):
             self.inlet = nn.Embedding(of.head.count, of.width)
@@ -170,18 +173,30 @@ class MaskedModule(nn.Module):
         The head cleans `noisy` tokens in the same call: wrapped networks (DDP, autocast) have no
         other way in.
         """
-        x = torch.cat([self.told(condition), self._embedded(tokens, hidden)], dim=1)
+        x = self._embedded(tokens, hidden)
+        places = x.shape[1]
+        if self.told is not None:
+            x = torch.cat([self.told(condition), x], dim=1)
+        *each, end = self._modulations(condition)
         states = []
-        for block in self.blocks:
-            x = block(x)
-            states.append(x[:, self.of.factors :])
-        last = rms(states[-1]).unflatten(1, (self.of.side, self.of.side))
+        for block, modulation in zip(self.blocks, each, strict=True):
+            x = block(x, modulation)
+            states.append(x[:, -places:])
+        shift, scale = (None, None) if end is None else end[:, None].chunk(2, dim=-1)
+        last = modulated(rms(states[-1]), shift, scale)
+        last = last.unflatten(1, (self.of.side, self.of.side))
         # Logits and likelihoods need more digits than mixed precision leaves them.
         with torch.autocast(last.device.type, enabled=False):
             output = self.outlet(last.to(self.mask.dtype))
         if noisy is None or sigma is None:
             return Predicted(output, tuple(states))
         return Predicted(output, tuple(states), denoised=self._denoised(output, noisy, sigma))
+
+    def _modulations(self, condition: Tensor) -> Sequence[Tensor | None]:
+        """Return what steers each layer, and the outlet; nothing, if tokens tell."""
+        if self.steering is None:
+            return (None,) * (self.of.layers + 1)
+        return self.steering(condition)
 
     def _embedded(self, tokens: Tensor, hidden: Tensor) -> Tensor:
         check_tokens(tokens, self.of)
@@ -229,6 +244,26 @@ class FactorTokens(nn.Module):
         rows = condition.to(self.untold.dtype).masked_fill(~told, 0).unbind(1)
         values = [layer(row) for layer, row in zip(self.values, rows, strict=True)]
         return torch.where(told, torch.stack(values, dim=1).to(self.untold.dtype), self.untold)
+
+
+class Steering(nn.Module):
+    """What is told, as the shifts, scales and gates of all layers, and of the outlet."""
+
+    def __init__(self, of: Masked) -> None:
+        super().__init__()
+        self.told = (of.factors, of.features + 1)
+        self.values = heard(of.factors * (of.features + 1), of.width)
+        self.shares = [6 * of.width] * of.layers + [2 * of.width]
+        self.modulation = zeroed(nn.Linear(of.width, sum(self.shares)))
+
+    def forward(
+        self, condition: Float[Tensor, "batch factor row"]
+    ) -> tuple[Float[Tensor, "batch some_widths"], ...]:
+        expected = (len(condition), *self.told)
+        check_shape(condition.shape == expected, "a masked model", expected, condition)
+        rows = condition.masked_fill(condition[..., -1:] == 0, 0)
+        vector = self.values(rows.flatten(1).to(self.values.weight.dtype))
+        return self.modulation(vector).split(self.shares, dim=1)
 
 
 def outlet(head: Head, width: int) -> nn.Module:
