@@ -97,7 +97,7 @@ def test_few_images_make_it_too_large_by_the_known_excess(rng):
     def c4(n: int) -> float:
         return sqrt(2 / (n - 1)) * exp(lgamma(n / 2) - lgamma((n - 1) / 2))
 
-    found = [frechet(normal(4, 1, rng=rng), normal(7, 1, rng=rng)) for _ in range(3000)]
+    found = [frechet(normal(4, 1, rng=rng), normal(7, 1, rng=rng)) for _ in range(1500)]
     exact = 1 / 4 + 1 / 7 + 2 * (1 - c4(4) * c4(7))
     assert abs(np.mean(found) - exact) < 3 * stats.sem(found)
     assert np.mean(found) > 20 * stats.sem(found)
@@ -118,8 +118,9 @@ def test_the_kernel_distance_equals_two_loops(rng):
     assert found.n == 12
 
 
-def test_the_interval_is_students_for_the_length_between_the_lifted_means(rng):
-    a, b = normal(9, 3, rng=rng), 1 + 2 * normal(14, 3, rng=rng)
+@pytest.mark.parametrize("place", [0, 100])
+def test_the_interval_is_students_for_the_length_between_the_lifted_means(place, rng):
+    a, b = place + normal(9, 3, rng=rng), place + 1 + 2 * normal(14, 3, rng=rng)
     one, other = lifted(a), lifted(b)
     assert torch.allclose(one @ other.mT, (a @ b.mT / 3 + 1) ** 3)
     apart = one.mean(dim=0) - other.mean(dim=0)
@@ -147,8 +148,8 @@ def test_one_feature_shifted_by_one_is_at_twenty_two():
 
 IDENTITY, ZERO = torch.eye(3).double(), torch.zeros(3).double()
 LAWS = {
-    "apart": ((ZERO + 2, 0.1 * IDENTITY), (ZERO + 2.5, 0.2 * IDENTITY), 0.93, 0.97),
-    "near": ((ZERO, IDENTITY), (ZERO + 0.4, IDENTITY), 0.93, 0.99),
+    "apart": ((ZERO + 2, 0.1 * IDENTITY), (ZERO + 2.5, 0.2 * IDENTITY), 0.925, 0.975),
+    "near": ((ZERO, IDENTITY), (ZERO + 0.4, IDENTITY), 0.925, 0.99),
     "equal": ((ZERO + 2, IDENTITY), (ZERO + 2, IDENTITY), 0.96, 1.0),
 }
 
@@ -158,7 +159,7 @@ def test_the_value_is_unbiased_and_the_interval_covers_it(name, rng):
     """The bounds are about three standard errors of the share around 95 %; equal laws get more."""
     a, b, fewest, most = LAWS[name]
     true, found = known(a, b), []
-    for _ in range(1200):
+    for _ in range(800):
         drawn = [
             mean + normal(n, 3, rng=rng) @ torch.linalg.cholesky(covariance).mT
             for n, (mean, covariance) in ((60, a), (40, b))
@@ -172,19 +173,21 @@ def test_the_value_is_unbiased_and_the_interval_covers_it(name, rng):
     assert name != "equal" or min(values) < 0
 
 
-@pytest.mark.parametrize("place", [0, 3, 100])
-def test_a_set_and_itself_lie_less_than_their_noise_apart(place, rng):
-    """The means coincide: the squared length is 0, less the noise of two sets; all of it reach.
+@pytest.mark.parametrize("place", [-7, 0, 100])
+def test_where_the_means_coincide_the_reach_is_all_of_the_noise(place, rng):
+    """Prouhet's sets have the same first three moments, so the kernel cannot tell them apart.
 
-    In another order the sums differ by rounding, up or down, which must not look like a distance.
+    What is left of their squared distance is rounding, up or down: it must not give a direction.
     """
-    rows = place + normal(10, 3, rng=rng)
-    noise = 2 * float(lifted(rows).var(dim=0).sum() / 10)
-    reach = float(stats.t.ppf(0.975, 9)) ** 2 * noise
-    for _ in range(20):
-        found = kernel_distance(rows, rows[torch.randperm(10, generator=rng)])
+    one = place + torch.tensor([[0], [3], [5], [6], [9], [10], [12], [15]]).double()
+    other = place + torch.tensor([[1], [2], [4], [7], [8], [11], [13], [14]]).double()
+    for factor in torch.rand(20, generator=rng, dtype=torch.float64):
+        a, b = factor * one, factor * other
+        noise = float((lifted(a).var(dim=0) + lifted(b).var(dim=0)).sum() / 8)
+        reach = float(stats.t.ppf(0.975, 7)) ** 2 * noise
+        found = kernel_distance(a, b)
         assert (found.value, found.low) == pytest.approx((-noise, -noise))
-        assert found.high == pytest.approx(reach - noise)
+        assert found.high == pytest.approx(reach - noise, rel=1e-5)
 
 
 def test_sets_of_one_and_the_same_image_are_at_no_distance(rng):

@@ -203,6 +203,8 @@ class Session:
                 module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             # Not the average: compiling it takes longer than a measurement.
             if settings.compiled:
+                # Anew for each run: after eight networks of a kind torch would give up on it.
+                torch.compiler.reset()
                 denoiser.compile()
         self.called = accelerator.prepare_model(denoiser)
         # Preparing puts mixed precision into the very module: what stood there before is kept.
