@@ -347,12 +347,17 @@ def test_the_findings_hold_question_command_time_number_and_figure():
 
 
 def test_seeds_of_one_question_share_a_row_with_both_intervals():
-    low, high = (number(end) for end in student_t([7, 9]))
-    second = record(seed=1, seconds=63.0, measurements={"k_max": Measurement(7, 6, 8, n=500)})
-    table = findings([second, record(), record(question="Other?", figure=None)], HERE)
+    low, high = (number(end) for end in student_t([0.9, 0.7, 0.8]))
+    runs = [
+        record(seed=seed, seconds=60.0 + seed, measurements={"k_max": Measurement(value, 0, 1, 9)})
+        for seed, value in enumerate((0.9, 0.7, 0.8))
+    ]
+    table = findings([*reversed(runs), record(question="Other?", figure=None)], HERE)
     assert len(table.splitlines()) == 4
-    assert f"k_max 8 [{low}, {high}] over 2 seeds (first seed: 9 [8, 10], n = 500)" in table
-    assert "| 62 s |" in table
+    assert f"k_max 0.8 [{low}, {high}] over 3 seeds (first seed: 0.9 [0, 1], n = 9)" in table
+    assert "| 61 s |" in table
+    # Of two seeds Student's interval would reach from below 0 to above 1.
+    assert "k_max 0.9 [0, 1], 0.7 [0, 1], n = 9 " in findings(runs[:2], HERE)
 
 
 def test_one_seed_needs_no_mean():
@@ -404,9 +409,9 @@ def test_seeds_that_disagree_are_named():
 
 
 def test_rates_of_several_seeds_have_their_mean_beside_the_papers():
-    low, high = (number(end) for end in student_t([0.5, 0.7]))
-    row = papers([compared(seed, value, None) for seed, value in enumerate((0.5, 0.7))])
-    assert f"| 0.6 [{low}, {high}] over 2 seeds (first seed: 0.5 [0.5, 1.5], n = 256) |" in row
+    low, high = (number(end) for end in student_t([0.5, 0.7, 0.6]))
+    row = papers([compared(seed, value, None) for seed, value in enumerate((0.5, 0.7, 0.6))])
+    assert f"| 0.6 [{low}, {high}] over 3 seeds (first seed: 0.5 [0.5, 1.5], n = 256) |" in row
 
 
 def test_different_numbers_of_samples_are_all_said():

@@ -47,12 +47,17 @@ def quoted(measured: Measurement) -> str:
 
 
 def over_seeds(runs: Sequence[Measurement]) -> str:
-    """Write one measurement of several seeds: Student's interval, then that of the first seed."""
-    if len(runs) == 1:
-        return quoted(runs[0])
-    values = [run.value for run in runs]
-    mean = f"{number(fmean(values))}{_interval(*student_t(values))}"
-    return f"{mean} over {len(runs)} seeds (first seed: {quoted(runs[0])})"
+    """Write one measurement of several seeds: Student's interval, then that of the first seed.
+
+    Listed are whole numbers, as 7.5 is not a count, and two seeds: an interval from two values says
+    little and may leave the range of a rate.
+    """
+    if len(runs) > 2 and not all(isinstance(run.value, int) for run in runs):
+        values = [run.value for run in runs]
+        mean = f"{number(fmean(values))}{_interval(*student_t(values))}"
+        return f"{mean} over {len(runs)} seeds (first seed: {quoted(runs[0])})"
+    samples = dict.fromkeys(f"{run.n:,}" for run in runs)
+    return f"{', '.join(map(_value, runs))}, n = {' and '.join(samples)}"
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class Comparison:
         first = self.ours[0]
         paper = "" if first.paper is None else number(first.paper)
         words = [self.question, self.measurement, paper, first.grade or ""]
-        return [*words, side_by_side(self.ours), self._verdict]
+        return [*words, over_seeds(self.ours), self._verdict]
 
     @property
     def printed(self) -> dict[str, object]:
@@ -91,15 +96,6 @@ class Comparison:
         if len(seeds) == 1:
             return self.ours[0].verdict or ""
         return "; ".join(f"{words} (seed {', '.join(of)})" for words, of in seeds.items())
-
-
-def side_by_side(runs: Sequence[Measurement]) -> str:
-    """Write one measurement of several seeds; whole numbers are listed, as 7.5 is not a count."""
-    if len(runs) == 1 or not all(isinstance(run.value, int) for run in runs):
-        return over_seeds(runs)
-    values = list(map(_value, runs))
-    samples = dict.fromkeys(f"{run.n:,}" for run in runs)
-    return f"{', '.join(values)}, n = {' and '.join(samples)}"
 
 
 def comparisons(records: Iterable[Record]) -> list[Comparison]:
