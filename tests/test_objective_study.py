@@ -216,11 +216,17 @@ class Blackens:
 def test_models_renders_and_views_are_read_apart(monkeypatch: pytest.MonkeyPatch, forgets: bool):
     seen: list[torch.Tensor] = []
 
-    def read(images: torch.Tensor) -> torch.Tensor:
-        seen.append(images)
-        return torch.zeros(len(images), 3).long()
+    class Read:
+        """Names everything the same, and sees the mean colour."""
 
-    monkeypatch.setattr(zoo, "probe", lambda *asked: read)
+        def __call__(self, images: torch.Tensor) -> torch.Tensor:
+            seen.append(images)
+            return torch.zeros(len(images), 3).long()
+
+        def features(self, images: torch.Tensor) -> torch.Tensor:
+            return images.mean(dim=(2, 3))
+
+    monkeypatch.setattr(zoo, "probe", lambda *asked: Read())
     variant = "labels_dropout_when_sampling" if forgets else "labels_dropout"
     experiment = replace(getattr(conditioning, variant), view=Blackens())
     drawn = Draws()
@@ -235,4 +241,12 @@ def test_models_renders_and_views_are_read_apart(monkeypatch: pytest.MonkeyPatch
     # All factors zero is what was read: one composition of eight is right.
     assert found["accuracy@circle-large-red"].value == 1
     assert found["accuracy_view@level2"].value == 0
+    # Level 2 is the last composition: its mean colours, from white, and from black.
+    colours = true[-8:].mean(dim=(2, 3)).double()
+    spread = colours.var(dim=0).sum().item()
+    for name, grey in (("frechet_distance", 1.0), ("frechet_distance_view", 0.0)):
+        away = (colours.mean(dim=0) - grey).square().sum().item() + spread
+        assert found[f"{name}@level2"].value == pytest.approx(away, rel=1e-4)
+    assert found["kernel_distance@level0"].n == 64
+    assert found["kernel_distance_view@level2"].value > found["kernel_distance@level2"].value
     assert (drawn.told[0][..., -1] == 0).any() == forgets

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from recombine import zoo
 from recombine.condition import Conditioner, Labels, everything
@@ -19,6 +20,7 @@ from recombine.experiment import Budget, Experiment, Findings, Trained
 from recombine.experiments.autoencoder import FACE_KL, FACE_VQ, KL, ROOM_KL, ROOM_VQ, VQ
 from recombine.experiments.probe import FACES, Single, fresh, tested
 from recombine.measure.composition import Expectation, accuracies, over_training
+from recombine.measure.distance import distances
 from recombine.measurement import Measurement
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
@@ -47,7 +49,8 @@ class Composition:
 
     Asked for is the mean of a composition: its values without jitter. Beside the model stand true
     renders (`ceiling`) and true renders seen through its view and back (`view`): what a tokenizer
-    loses, no model of its latents can draw.
+    loses, no model of its latents can draw. Distances are from true renders, which vary as the
+    world does; a model that is told labels should vary as much.
     """
 
     split: Split = BINARY
@@ -59,8 +62,8 @@ class Composition:
     what: ClassVar[str] = "composition"
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"composition is asked for 1 sample or more; got {self.samples}")
+        if self.samples < 2:
+            raise ValueError(f"composition is asked for 2 samples or more; got {self.samples}")
 
     def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
         """Draw, read and compare."""
@@ -79,8 +82,20 @@ class Composition:
         for whose, images in (("", drawn), ("_ceiling", true), ("_view", through)):
             rows = read(images).split(self.samples)
             found |= accuracies(self.split, dict(zip(which, rows, strict=True)), whose)
+        for whose, images in (("", drawn), ("_view", through)):
+            found |= self._apart(read.features(images), read.features(true), whose)
         sheet = {"-".join(each): drawn[at * self.samples :][:8] for at, each in enumerate(which)}
         return Findings(found, images=sheet if len(which) <= 8 else {})
+
+    def _apart(self, images: Tensor, true: Tensor, whose: str) -> dict[str, Measurement]:
+        """Return how far images are from true renders in the probe's features, by level."""
+        found = {}
+        for level in self.split.levels:
+            here = [which in self.split.at(level) for which in self.split.asked]
+            rows = torch.tensor(here, device=true.device).repeat_interleave(self.samples)
+            for name, far in distances(images[rows], true[rows]).items():
+                found[f"{name}{whose}@level{level}"] = far
+        return found
 
     def looked_back(self, experiment: Experiment, curves: Mapping[str, list[Any]]) -> Findings:
         """Sum up the curves; the verdict is on the late mean at the last level."""

@@ -98,3 +98,10 @@ class ProbeReader:
         self, images: Float[Tensor, "batch 3 height width"]
     ) -> Int[Tensor, "batch factor"]:
         return named(self.network(images.clamp(0, 1)).float(), self.of.counts)
+
+    def features(
+        self, images: Float[Tensor, "batch 3 height width"]
+    ) -> Float[Tensor, "batch feature"]:
+        """Return what the probe sees before it names anything, for distances between images."""
+        assert isinstance(self.network, ProbeModule)
+        return self.network.features(images.clamp(0, 1)).float()
