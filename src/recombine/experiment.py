@@ -151,11 +151,13 @@ class LooksBack(Protocol):
 
 
 def joined(found: Sequence[Findings]) -> Findings:
-    """Return all that was found; of the same name, the last."""
+    """Return all that was found; of the same name, the last, but all that is `undefined`."""
     parts: dict[str, dict[str, Any]] = {each.name: {} for each in fields(Findings)}
     for each in found:
         for name, part in parts.items():
             part.update(getattr(each, name))
+    if undefined := [row for each in found for row in each.curves.get("undefined", [])]:
+        parts["curves"]["undefined"] = undefined
     return Findings(**parts)
 
 
