@@ -143,6 +143,8 @@ def test_factors_add_up_where_they_steer(rng: torch.Generator):
     )
     assert torch.allclose(all_told - silent, (one - silent) + (other - silent), atol=1e-5)
     assert (one - other).abs().max() > 0.1
+    twice = torch.cat(steering(2 * both), dim=1)
+    assert torch.allclose(twice - silent, 2 * (all_told - silent), atol=1e-5)
     assert all_told.shape == (3, (6 * STEERED.layers + 2) * STEERED.width)
 
 
