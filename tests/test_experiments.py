@@ -106,20 +106,29 @@ COMPARED |= {
     },
     **{
         ("jepa", variant): ("base", {"objective", "asks", "seeds"})
-        for variant in list(EXPERIMENTS["jepa"])[1:-5]
+        for variant in [
+            "normalised",
+            "blocks",
+            "last",
+            "middle",
+            "early",
+            "every",
+            "light",
+            "heavy",
+        ]
     },
     ("jepa", "dit"): ("base", {"network", "objective", "sampler", "view", "asks", "seeds"}),
     ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
-    ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks"}),
-    ("circuits", "jepa"): ("maskgit", {"objective"}),
+    ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks", "seeds"}),
+    ("circuits", "jepa"): ("maskgit", {"objective", "seeds"}),
     ("circuits", "mar"): ("maskgit", {"network", "objective", "sampler", "view"}),
     ("circuits", "givt"): ("mar", {"network", "objective", "sampler"}),
-    ("jepa", "steered"): ("base", {"network", "asks"}),
+    ("jepa", "steered"): ("base", {"network", "asks", "seeds"}),
     **{
         ("objective", f"{variant}_steered"): (variant, {"network", "asks"})
         for variant in ("maskgit", "mar", "givt")
     },
-    ("jepa", "celeba"): ("base", {"world", "network", "view", "asks"}),
+    ("jepa", "celeba"): ("base", {"world", "network", "view", "asks", "seeds"}),
     **{
         ("objective", f"{variant}_celeba"): (variant, {"world", "network", "view", "asks"})
         for variant in ("dit_kl", "maskgit")

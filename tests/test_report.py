@@ -15,7 +15,7 @@ from PIL import Image
 from scipy import stats
 
 from recombine.__main__ import main
-from recombine.measurement import Measurement, exact_binomial, student_t
+from recombine.measurement import Measurement, averaged, exact_binomial, student_t
 from recombine.report import files, origin
 from recombine.report.page import Picture, Section, Table, page
 from recombine.report.picture import contact_sheet, data_uri, pictures, pixels, png
@@ -554,3 +554,11 @@ def test_a_device_has_a_name():
 
 def test_a_changed_record_is_another_record():
     assert replace(record(), seed=1) != record()
+
+
+def test_the_mean_of_measurements_has_the_mean_of_their_ends():
+    each = [Measurement(1.0, 0.0, 4.0, n=10), Measurement(2.0, 1.0, 5.0, n=20)]
+    assert averaged(each) == Measurement(1.5, 0.5, 4.5, n=30)
+    assert averaged([*each, Measurement(6.0, None, None, n=1)]) == Measurement(3.0, None, None, 31)
+    with pytest.raises(ValueError, match="1 measurement or more"):
+        averaged([])

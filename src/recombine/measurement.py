@@ -98,3 +98,17 @@ class Measurement:
         below = int(stats.binom.ppf(0.025, n, 0.5))
         middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
         return cls(middle, ordered[max(below - 1, 0)], ordered[min(n - below, n - 1)], n=n)
+
+
+def averaged(each: Sequence[Measurement]) -> Measurement:
+    """Return the mean of measurements; n counts all of theirs.
+
+    Its ends are the means of theirs: whether they depend on each other or not, the interval of a
+    mean is no wider. Where one has no interval there is none.
+    """
+    if not each:
+        raise ValueError("a mean is of 1 measurement or more; got none")
+    ends = ([one.low for one in each], [one.high for one in each])
+    low, high = (None if None in some else math.fsum(some) / len(each) for some in ends)  # type: ignore[arg-type]
+    value = math.fsum(one.value for one in each) / len(each)
+    return Measurement(value, low, high, n=sum(one.n for one in each))

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from statistics import fmean
 from typing import Any, ClassVar
 
 import torch
@@ -39,7 +38,7 @@ from recombine.measure.token_locality import (
     token_influence,
     token_locality,
 )
-from recombine.measurement import Measurement
+from recombine.measurement import Measurement, averaged
 from recombine.models.masked import Masked, MaskedModule, Mixed, Predicted
 from recombine.objectives.jepa import JepaModule, WithJepa
 from recombine.objectives.masked import MaskedDiffusion, MaskedObjective, log_density
@@ -301,20 +300,14 @@ def closeness(
 def apart(
     pairs: Mapping[tuple[Composition, Composition], Measurement], samples: int
 ) -> dict[str, Measurement]:
-    """Return the mean overlap of compositions that differ in one factor, in two, and so on.
-
-    Its ends are means of the pairs' ends: the interval of a mean is no wider.
-    """
+    """Return the mean overlap of compositions that differ in one factor, in two, and so on."""
     groups: dict[int, list[tuple[Composition, Composition]]] = {}
     for a, b in pairs:
         groups.setdefault(sum(x != y for x, y in zip(a, b, strict=True)), []).append((a, b))
     found = {}
     for factors, group in sorted(groups.items()):
-        each = [pairs[pair] for pair in group]
-        low, high = (fmean(getattr(one, end) for one in each) for end in ("low", "high"))
         n = samples * len({which for pair in group for which in pair})
-        value = fmean(one.value for one in each)
-        found[f"jaccard@apart{factors}"] = Measurement(value, low, high, n=n)
+        found[f"jaccard@apart{factors}"] = replace(averaged([pairs[each] for each in group]), n=n)
     return found
 
 

@@ -1,7 +1,7 @@
 """Does a continuous auxiliary loss repair MaskGIT? Farid et al. 2025, RQ4, with ablations.
 
 recombine run jepa --tiny           # does it run at all?
-recombine run jepa --seeds 0-2      # for a GPU; not timed yet
+recombine run jepa --seeds 1-3      # for a GPU; not timed yet
 """
 
 from dataclasses import replace
@@ -29,7 +29,8 @@ def with_jepa(jepa: Jepa, question: str, mask: MaskedCrossEntropy | None = None)
 base = replace(
     with_jepa(Jepa(), "Does MaskGIT compose with JEPA beside it?"),
     asks=(Composition(expected=Expectation(0.44, "figure", least=0.7)),),
-    seeds=(0, 1, 2),
+    # What is chosen on seed 0 is reported on others (docs/decisions/008).
+    seeds=(1, 2, 3),
 )
 normalised = with_jepa(Jepa(normalised=True), "Does it with targets of mean 0 and variance 1?")
 blocks = with_jepa(Jepa(), "Does it when blocks are hidden?", MaskedCrossEntropy(Blocks()))

@@ -161,7 +161,7 @@ GUIDED = Sampler(steps=18, guidance=Guidance(torch.zeros_like, 3.0))
 
 list_all_anywhere = replace(
     list_all,
-    question="Is it the untrained end of the list? The same, with objects in any of its slots",
+    question="Is it the untrained end of the list? The same, with objects in any of its slots.",
     conditioner=Conditioner(Anywhere(List().most), Slots()),
     asks=(Length(),),
 )
@@ -192,7 +192,7 @@ grid_one_local_unguided = replace(
 
 list_all_local_guided = replace(
     list_all_local,
-    question="Does guidance help where places are told exactly? The same weights, guided",
+    question="Does guidance help where places are told exactly? The same weights, guided.",
     sampler=GUIDED,
     asks=(Length(),),
 )

@@ -21,7 +21,7 @@ from recombine.experiments.autoencoder import FACE_KL, FACE_VQ, KL, ROOM_KL, ROO
 from recombine.experiments.probe import FACES, Single, fresh, tested
 from recombine.measure.composition import Expectation, accuracies, over_training
 from recombine.measure.distance import distances
-from recombine.measurement import Measurement
+from recombine.measurement import Measurement, averaged
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from recombine.models.masked import Codes as CodeHead
@@ -48,9 +48,9 @@ class Composition:
     """Ask for so many `samples` of every composition, and let a shipped probe read them.
 
     Asked for is the mean of a composition: its values without jitter. Beside the model stand true
-    renders (`ceiling`) and true renders seen through its view and back (`view`): what a tokenizer
-    loses, no model of its latents can draw. Distances are from true renders, which vary as the
-    world does; a model that is told labels should vary as much.
+    renders (`ceiling`) and other true renders seen through its view and back (`view`): what a
+    tokenizer loses of them. Distances are from true renders of the same composition, which vary as
+    the world does: a model that is told labels should vary as much.
     """
 
     split: Split = BINARY
@@ -77,7 +77,9 @@ class Composition:
         )
         drawn = trained.images(conditioner.asked(told, generator), generator).clamp(0, 1)
         true = torch.cat([fresh(world, each, self.samples, device) for each in which])
-        through = experiment.view.back(experiment.view(true)).clamp(0, 1)
+        # Others than the true ones: distances are between sets that are drawn apart.
+        others = [fresh(world, each, self.samples, device, first=self.samples) for each in which]
+        through = experiment.view.back(experiment.view(torch.cat(others))).clamp(0, 1)
         found: dict[str, Measurement] = {}
         for whose, images in (("", drawn), ("_ceiling", true), ("_view", through)):
             rows = read(images).split(self.samples)
@@ -88,13 +90,17 @@ class Composition:
         return Findings(found, images=sheet if len(which) <= 8 else {})
 
     def _apart(self, images: Tensor, true: Tensor, whose: str) -> dict[str, Measurement]:
-        """Return how far images are from true renders in the probe's features, by level."""
+        """Return how far images are from true renders in the probe's features, by level.
+
+        The mean over compositions: pooled, they would not be drawn independently.
+        """
+        pairs = zip(images.split(self.samples), true.split(self.samples), strict=True)
+        each = dict(zip(self.split.asked, (distances(*pair) for pair in pairs), strict=True))
         found = {}
         for level in self.split.levels:
-            here = [which in self.split.at(level) for which in self.split.asked]
-            rows = torch.tensor(here, device=true.device).repeat_interleave(self.samples)
-            for name, far in distances(images[rows], true[rows]).items():
-                found[f"{name}{whose}@level{level}"] = far
+            here = [each[which] for which in self.split.at(level)]
+            for name in here[0]:
+                found[f"{name}{whose}@level{level}"] = averaged([far[name] for far in here])
         return found
 
     def looked_back(self, experiment: Experiment, curves: Mapping[str, list[Any]]) -> Findings:
@@ -191,43 +197,31 @@ givt = replace(
     asks=(Composition(expected=Expectation(0.8, "figure", least=0.75)),),
 )
 
+
 # What is told enters MaskGIT, MAR and GIVT as tokens and the DiT by adaLN. Is that what decides?
-STEERED = {"steered": True, "width": 144, "heads": 6}
-maskgit_steered = replace(
-    maskgit,
-    question="Does MaskGIT compose when told like a DiT?",
-    network=replace(maskgit.network, **STEERED),  # type: ignore[type-var]
-    asks=(Composition(),),
-)
-mar_steered = replace(
-    mar,
-    question="Does MAR compose when told like a DiT?",
-    network=replace(mar.network, **STEERED),  # type: ignore[type-var]
-    asks=(Composition(),),
-)
-givt_steered = replace(
-    givt,
-    question="Does GIVT compose when told like a DiT?",
-    network=replace(givt.network, **STEERED),  # type: ignore[type-var]
-    asks=(Composition(),),
-)
+def steered(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment of a masked model that is told like a DiT, at the same size."""
+    assert isinstance(experiment.network, Masked)
+    network = replace(experiment.network, steered=True, width=144, heads=6)
+    return replace(experiment, question=question, network=network, asks=(Composition(),))
+
+
+maskgit_steered = steered(maskgit, "Does MaskGIT compose when told like a DiT?")
+mar_steered = steered(mar, "Does MAR compose when told like a DiT?")
+givt_steered = steered(givt, "Does GIVT compose when told like a DiT?")
+
 
 # Models of the paper's size, one seed each, to be measured and not shipped.
-LARGE = {"width": 384, "layers": 12, "heads": 6}
-dit_vq_large = replace(
-    dit_vq,
-    question="Does a DiT of the paper's size compose?",
-    network=replace(dit_vq.network, **LARGE),  # type: ignore[type-var]
-    asks=(Composition(),),
-    seeds=(0,),
-)
-maskgit_large = replace(
-    maskgit,
-    question="Does MaskGIT of the paper's size compose?",
-    network=replace(maskgit.network, **LARGE),  # type: ignore[type-var]
-    asks=(Composition(),),
-    seeds=(0,),
-)
+def large(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment with a network of the paper's size."""
+    assert isinstance(experiment.network, DiT | Masked)
+    network = replace(experiment.network, width=384, layers=12, heads=6)
+    asks = (Composition(),)
+    return replace(experiment, question=question, network=network, asks=asks, seeds=(0,))
+
+
+dit_vq_large = large(dit_vq, "Does a DiT of the paper's size compose?")
+maskgit_large = large(maskgit, "Does MaskGIT of the paper's size compose?")
 
 # 240 compositions, of which 180 are seen.
 ROOM_LABELS = Labels(tuple(len(factor.concepts) for factor in Shapes3D.factors))
@@ -260,7 +254,11 @@ maskgit_shapes3d = replace(
 
 # Faces are read from files, which do not come with the package.
 FACE_COMPOSITION = Composition(
-    CELEBA, samples=64, probe="probe_celeba", reader=Probe(FACES.size, CelebA.factors)
+    # Of each composition that is not seen a hundred faces are for testing.
+    CELEBA,
+    samples=48,
+    probe="probe_celeba",
+    reader=Probe(FACES.size, CelebA.factors),
 )
 dit_kl_celeba = replace(
     dit_kl,

@@ -9,6 +9,7 @@ reads says nothing about itself. Measured on renders it never saw, as they are a
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -72,17 +73,20 @@ def overall(found: dict[str, Measurement], whose: str) -> dict[str, Measurement]
     return {f"accuracy{whose}": Measurement.rate(right, sum(each.n for each in levels))}
 
 
-def fresh(world: Single, which: Composition, samples: int, device: torch.device) -> torch.Tensor:
-    """Return renders, or faces, of a composition that no training has seen."""
-    number = torch.arange(samples, device=device)
+def fresh(
+    world: Single, which: Composition, samples: int, device: torch.device, first: int = 0
+) -> torch.Tensor:
+    """Return renders, or faces, of a composition that no training has seen, from a number on."""
+    number = torch.arange(first, first + samples, device=device)
     if isinstance(world, CelebA):
         return tested(world, which).image_of(number)
     only = replace(world, among=(which,))
     return only.image(only.scenes(number, FRESH))
 
 
+@cache
 def tested(faces: CelebA, which: Composition) -> CelebA:
-    """Return the faces of a composition that are kept for testing."""
+    """Return the faces of a composition that are kept for testing; their list is read once."""
     return replace(faces, part="test", among=(which,))
 
 

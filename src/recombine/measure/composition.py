@@ -8,6 +8,7 @@ everything seen in two factors.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
+from statistics import fmean
 from typing import TypeAlias
 
 import torch
@@ -103,10 +104,10 @@ def _rate(good: Bool[Tensor, " sample"]) -> Measurement:
 def over_training(curves: Mapping[str, Curve], levels: Sequence[int]) -> dict[str, Measurement]:
     """Return what the course of training says of each level.
 
-    `late` and its interval (Student's, over points that are not independent) are of the last
-    points, `best` is the highest point, `area` the mean over steps, and `matched` the accuracy
-    where the model first draws enough of what it has seen (models of different speed compare
-    there).
+    `late` is the mean of the last points; it has no interval, as they are of one run and drawn with
+    the same noise: its spread is that over seeds. `best` is the highest point, `area` the mean over
+    steps, and `matched` the accuracy where the model first draws enough of what it has seen (models
+    of different speed compare there).
     """
     found: dict[str, Measurement] = {}
     seen = curves.get("accuracy@level0", ())
@@ -114,7 +115,9 @@ def over_training(curves: Mapping[str, Curve], levels: Sequence[int]) -> dict[st
         curve = curves.get(f"accuracy@level{level}", ())
         if len(curve) < 2:
             continue
-        found[f"accuracy_late@level{level}"] = Measurement.mean([y for _, y in curve[-LATE:]])
+        last = [y for _, y in curve[-LATE:]]
+        late = Measurement(fmean(last), None, None, n=len(last))
+        found[f"accuracy_late@level{level}"] = late
         named = {"best": max(y for _, y in curve), "area": area(curve)}
         if (step := first_at_least(seen, TRAINED)) is not None:
             named["matched"] = next(y for x, y in curve if x == step)

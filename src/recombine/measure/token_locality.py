@@ -25,7 +25,7 @@ ROUNDING = 100
 
 Predictor: TypeAlias = Callable[..., Any]
 """(tokens, hidden, condition) -> an answer; its `output` is logits of ids, and of latents a vector
-or a `Mixture` for each token."""
+or a `Mixture` for each token. The vector need not be a mean: of MAR it is what its head is told."""
 
 
 @runtime_checkable
