@@ -14,6 +14,7 @@ from PIL import Image
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
+from recombine.condition import Quiet
 from recombine.experiment import Trained, joined
 from recombine.experiments import concept_space, variants
 from recombine.experiments.concept_space import ConceptSpace, milestones, signals, theory
@@ -37,6 +38,9 @@ from recombine.worlds.circles import Circles
 
 CPU = torch.device("cpu")
 BASE = concept_space.separation_0137
+SEPARATIONS = {
+    name: each for name, each in variants("concept_space").items() if name.startswith("separation_")
+}
 STEPS = torch.tensor([100.0, 200, 400, 800, 1600, 3200]).double()
 
 
@@ -187,9 +191,9 @@ def test_a_time_scale_is_a_compromise_between_courses():
 # The probe
 
 
-@pytest.mark.parametrize("name", list(variants("concept_space")))
+@pytest.mark.parametrize("name", list(SEPARATIONS))
 def test_the_probe_knows_all_four_compositions_at_every_separation(name: str):
-    world = variants("concept_space")[name].world
+    world = SEPARATIONS[name].world
     found = probe_errors(world, 64, CPU)
     assert found["probe_colour_accuracy"].value == 1
     assert found["probe_size_accuracy"].value == 1
@@ -297,7 +301,7 @@ def drawing(
     def images(trained: Trained, condition: Tensor, generator: torch.Generator) -> Tensor:
         world = Circles()
         scenes = world.scenes(torch.arange(len(condition)), seed=9)
-        told = draw_as(condition)
+        told = draw_as(condition / Quiet().loudness)
         return world.image(replace(scenes, colour=told[:, None, :3], size=told[:, 3:]))
 
     monkeypatch.setattr(Trained, "images", images)
@@ -333,7 +337,7 @@ def test_a_model_that_draws_small_circles_red_is_at_the_corner_it_passes_by(
 
 
 def test_no_training_shows_small_blue_circles_and_every_question_tells_of_class_means():
-    for experiment in variants("concept_space").values():
+    for experiment in SEPARATIONS.values():
         assert experiment.world.among == CIRCLES.seen
         scenes = asked_scenes(experiment.world, ("blue", "small"), 8, CPU)
         assert scenes.size.unique().tolist() == pytest.approx([0.25])
@@ -343,7 +347,7 @@ def test_no_training_shows_small_blue_circles_and_every_question_tells_of_class_
 
 
 def test_the_variants_are_the_separations_of_the_figure():
-    apart = {name: each.world.colour_separation for name, each in variants("concept_space").items()}
+    apart = {name: each.world.colour_separation for name, each in SEPARATIONS.items()}
     assert apart == {
         "separation_0137": 0.137,
         "separation_0247": 0.247,
@@ -352,7 +356,8 @@ def test_the_variants_are_the_separations_of_the_figure():
         "separation_0579": 0.579,
         "separation_0689": 0.689,
     }
-    assert {each.world.size_separation for each in variants("concept_space").values()} == {0.4}
+    assert {each.world.size_separation for each in SEPARATIONS.values()} == {0.4}
+    assert {each.conditioner.encode for each in SEPARATIONS.values()} == {Quiet()}
 
 
 def test_milestones_are_even_in_their_root():
@@ -521,7 +526,7 @@ def test_the_theory_is_the_linear_flow_of_clusters_as_far_apart_as_the_concepts(
 def test_the_theory_foresees_a_detour_only_where_colours_are_close():
     rises = [
         trajectory.rise((theory(each.world).coordinates - 1).square().mean(dim=1)).height
-        for each in variants("concept_space").values()
+        for each in SEPARATIONS.values()
     ]
     assert rises[0] > 0.1
     assert rises[-1] < 0.01
@@ -531,7 +536,7 @@ def test_the_theory_foresees_a_detour_only_where_colours_are_close():
 
 
 def record(separation: str, seed: int, found: dict[str, list], seconds: float = 60.0) -> Record:
-    experiment = variants("concept_space")[f"separation_{separation}"]
+    experiment = SEPARATIONS[f"separation_{separation}"]
     back = experiment.looked_back(found)
     command = f"recombine run concept_space:separation_{separation} --seed {seed}"
     measured = {**back.measurements, "concept_mse": Measurement(0.01, 0.0, 0.02, n=256)}
@@ -552,7 +557,7 @@ def stubs() -> list[Record]:
     """Records of models that follow the theory, a little late with each seed."""
     steps = torch.tensor(milestones(100, 8000, 36)).double()
     made = []
-    for name, experiment in variants("concept_space").items():
+    for name, experiment in SEPARATIONS.items():
         law = theory(experiment.world)
         for seed in range(3):
             blue, small = law.at(steps, 2.0 * (1 + 0.1 * seed)).clamp(0, 1).T.tolist()

@@ -8,6 +8,7 @@ import torch
 from recombine.condition import (
     Conditioner,
     Encode,
+    Quiet,
     Tell,
     Values,
     everything,
@@ -15,8 +16,9 @@ from recombine.condition import (
     one_at_random,
 )
 from recombine.scene import Scenes
+from recombine.worlds.circles import Circles
 
-ENCODERS = [Values(objects=3), Values(objects=5)]
+ENCODERS = [Values(objects=3), Values(objects=5), Quiet(objects=3)]
 TELLERS = [everything, one_at_random, nothing]
 
 
@@ -110,3 +112,12 @@ def test_too_many_objects_are_refused(scenes: Scenes):
         Values(objects=2)(scenes)
     with pytest.raises(ValueError, match="at least 1 object; got 0"):
         Values(objects=0)
+
+
+@pytest.mark.parametrize("loudness", [0.0, -1.0, float("inf"), float("nan")])
+def test_values_are_told_as_loud_as_declared(loudness: float):
+    scenes = Circles().scenes(torch.arange(3), 0)
+    assert torch.equal(Quiet(loudness=0.25)(scenes), 0.25 * Values()(scenes))
+    assert Values()(scenes).min() > 0
+    with pytest.raises(ValueError, match="loudness is a positive number"):
+        Quiet(loudness=loudness)

@@ -55,6 +55,7 @@ COMPARED = {
         ("concept_space", f"separation_{digits}"): ("separation_0137", {"world"})
         for digits in ("0247", "0358", "0468", "0579", "0689")
     },
+    ("concept_space", "loud_0137"): ("separation_0137", {"conditioner"}),
     ("length_generalization", "grid_one"): ("grid_all", {"conditioner", "asks"}),
     ("length_generalization", "list_all"): ("grid_all", {"conditioner", "network", "asks"}),
     ("length_generalization", "list_all_anywhere"): ("list_all", {"conditioner", "asks"}),

@@ -78,6 +78,24 @@ class Values:
 
 
 @dataclass(frozen=True)
+class Quiet(Values):
+    """Write the same values at a share of their size.
+
+    Weights must grow before they are heard, so that a model first learns what images look like.
+    """
+
+    loudness: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.loudness < float("inf"):
+            raise ValueError(f"loudness is a positive number; got {self.loudness}")
+
+    def __call__(self, scenes: Scenes) -> Float[Tensor, "batch value"]:
+        return self.loudness * super().__call__(scenes)
+
+
+@dataclass(frozen=True)
 class Labels:
     """Write which value each factor of the one object has: a row per factor, its value as a one.
 
