@@ -252,9 +252,9 @@ maskgit_shapes3d = replace(
     view=Codes("tokenizer_vq_shapes3d", ROOM_VQ),
 )
 
-# Faces are read from files, which do not come with the package.
+# Faces are read from files, which do not come with the package. A hundred of each composition that
+# is not seen are for testing, and a question takes two sets of them.
 FACE_COMPOSITION = Composition(
-    # Of each composition that is not seen a hundred faces are for testing.
     CELEBA,
     samples=48,
     probe="probe_celeba",
