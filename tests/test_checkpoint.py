@@ -77,6 +77,28 @@ def test_training_goes_on_as_if_nothing_had_happened():
     assert same(packed(made, generators), packed(blank, others))
 
 
+def test_moments_lie_in_memory_as_their_weights_do():
+    """A fused step on a GPU refuses anything else: no run that had been stopped could go on."""
+
+    def convolution() -> Weights:
+        made = Weights.of(torch.nn.Conv2d(3, 4, 3), ema=0.5)
+        made.denoiser.to(memory_format=torch.channels_last)
+        return made
+
+    before, after, none = convolution(), convolution(), dict[str, torch.Generator]()
+    before.denoiser(torch.randn(2, 3, 8, 8)).square().sum().backward()
+    before.optimizer.step()
+    tensors = {name: value.contiguous() for name, value in packed(before, none).items()}
+    unpack(tensors, after, none)
+    weight, state = after.denoiser.weight, after.optimizer.state
+    assert not weight.is_contiguous()
+    for name in ("exp_avg", "exp_avg_sq"):
+        assert state[weight][name].stride() == weight.stride()
+        assert torch.equal(
+            state[weight][name], before.optimizer.state[before.denoiser.weight][name]
+        )
+
+
 def test_the_average_can_be_had_alone(saved: Path):
     denoiser = weights().denoiser
     tensors = Checkpoint.load(saved).tensors

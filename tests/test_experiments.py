@@ -92,6 +92,10 @@ COMPARED |= {
     ("objective", "maskgit_any_order"): ("maskgit", {"sampler", "asks"}),
     ("objective", "mar"): ("dit_kl", {"network", "objective", "sampler", "asks"}),
     ("objective", "givt"): ("mar", {"network", "objective", "sampler", "asks"}),
+    **{
+        ("objective", f"{variant}_few"): (variant, {"world"})
+        for variant in ("dit_kl", "dit_vq", "maskgit", "mar", "givt")
+    },
     ("tokenizer", "vq"): ("kl", {"view", "asks"}),
     ("tokenizer", "pixels"): ("kl", {"network", "objective", "view", "asks"}),
     ("tokenizer", "vq_all"): ("vq", {"view", "asks"}),

@@ -5,7 +5,7 @@ import torch
 
 from recombine.render.raster import CIRCLE, SQUARE, TRIANGLE
 from recombine.scene import Scenes, compositions
-from recombine.worlds.shapes2d import COLOURS, EXTENT, SIZES, Shapes2D
+from recombine.worlds.shapes2d import COLOURS, EXTENT, SIZES, FewShapes2D, Shapes2D
 
 MANY = torch.arange(4000)
 PLAIN = Shapes2D(size_jitter=0.0, colour_jitter=0.0, place_jitter=0.0)
@@ -114,3 +114,30 @@ def test_a_linear_probe_reads_every_factor():
 def test_a_law_that_makes_no_sense_is_refused(field: str, value: object, message: str):
     with pytest.raises(ValueError, match=message):
         replace(Shapes2D(), **{field: value})
+
+
+def test_few_images_are_the_first_of_the_world_each_about_as_often():
+    few, index = FewShapes2D(images=10), torch.arange(20_000)
+    found, first = few.scenes(index, seed=3), Shapes2D().scenes(torch.arange(10), seed=3)
+    apart = (found.size - first.size.T).abs()
+    which = apart.argmin(dim=1)
+    for name in ("size", "colour", "position", "concepts"):
+        assert torch.equal(getattr(found, name), getattr(first, name)[which])
+    # Drawn with replacement: as often as a die of ten sides, and in no order.
+    often = torch.bincount(which, minlength=10)
+    assert (often - 2000).abs().max() < 5 * (20_000 * 0.1 * 0.9) ** 0.5
+    assert len(set(which[:10].tolist())) < 10
+    assert torch.equal(few.image(found[:8]), Shapes2D().image(first[which[:8]]))
+
+
+def test_few_images_are_taken_from_the_same_world():
+    few = FewShapes2D(images=10, among=(("circle", "small", "red"),), size_jitter=0.0)
+    assert few.endless == Shapes2D(among=few.among, size_jitter=0.0)
+    # More than it has are all different there.
+    assert len(few.endless.scenes(torch.arange(100), seed=0).position.unique()) > 150
+    assert len(few.scenes(torch.arange(100), seed=0).position.unique()) <= 20
+
+
+def test_no_images_are_refused():
+    with pytest.raises(ValueError, match="at least 1 image; got 0"):
+        FewShapes2D(images=0)

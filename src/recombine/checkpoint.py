@@ -136,8 +136,10 @@ def unpack(
     for name, place in _modules(weights).items():
         place.copy_(tensors[name])
     state = {
-        number: {name: tensors[f"optimizer/{number}/{name}"] for name in _MOMENTS}
-        for number in range(len(parameters))
+        number: {
+            name: _laid_out(tensors[f"optimizer/{number}/{name}"], parameter) for name in _MOMENTS
+        }
+        for number, parameter in enumerate(parameters)
     }
     groups = weights.optimizer.state_dict()["param_groups"]
     weights.optimizer.load_state_dict({"state": state, "param_groups": groups})
@@ -155,6 +157,11 @@ def unpack_average(tensors: Mapping[str, Tensor], into: torch.nn.Module) -> None
     shapes = {name: value.shape for name, value in into.state_dict().items()}
     _check({name: value.shape for name, value in average.items()}, shapes)
     into.load_state_dict(average)
+
+
+def _laid_out(value: Tensor, like: Tensor) -> Tensor:
+    """Return a moment with its channels in the order of its parameter's, as a fused step needs."""
+    return torch.empty_like(like).copy_(value) if value.shape == like.shape else value
 
 
 def _modules(weights: Weights) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""A step replayed as a graph is the step, whatever is trained."""
+"""A step replayed as a graph is the step, whatever is trained, and a stopped run goes on."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from recombine.checkpoint import packed, unpack
 from recombine.denoiser import Preconditioned
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from recombine.models.masked import Codes, DiffusionHead, Masked, Mixture
 from recombine.models.tokenizer import Autoencoder
+from recombine.models.unet import UNet
 from recombine.objectives.autoencoding import Autoencoding
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import Jepa, WithJepa
@@ -81,3 +83,28 @@ def test_a_graph_replays_the_very_step(kind: str):
     assert graphed[0] == pytest.approx(plain[0], rel=1e-4)
     torch.testing.assert_close(graphed[1], plain[1], atol=1e-4, rtol=1e-3)
     assert len(set(graphed[0])) == len(graphed[0])
+
+
+def test_a_stopped_run_goes_on():
+    """Convolutions keep their channels last; so must what the optimizer has kept of them."""
+    network = UNet(channels=3, size=16, entry=Vector(4), width=32, multipliers=(1,), attention=())
+
+    def started() -> tuple[Weights, Graphed, torch.Generator]:
+        torch.manual_seed(0)
+        denoiser = Preconditioned(network.build()).cuda()
+        weights = Weights.of(denoiser.to(memory_format=torch.channels_last), ema=0.9)
+        noise = torch.Generator("cuda").manual_seed(2)
+        return weights, Graphed(Step(weights, Diffusion(), 1.0, noise)), noise
+
+    kind = Kind(network.build, Diffusion(), (3, 16, 16), (4,))
+    images = [next(batches(kind)) for _ in range(8)]
+    weights, step, noise = started()
+    losses = [each.loss.item() for each in train(step, images, lambda at: 1e-3, range(1, 9))]
+    weights, step, noise = started()
+    for _ in train(step, images[:4], lambda at: 1e-3, range(1, 5)):
+        pass
+    tensors = {name: value.cpu() for name, value in packed(weights, {"noise": noise}).items()}
+    weights, step, noise = started()
+    unpack(tensors, weights, {"noise": noise})
+    rest = [each.loss.item() for each in train(step, images[4:], lambda at: 1e-3, range(5, 9))]
+    assert rest == pytest.approx(losses[4:], rel=1e-3)

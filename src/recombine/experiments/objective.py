@@ -36,7 +36,7 @@ from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
 from recombine.train import cosine
 from recombine.views import Centred, Codes, Latents
 from recombine.worlds.files.celeba import CelebA
-from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.shapes2d import FewShapes2D, Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
 
 ASKED = 10_039
@@ -209,6 +209,20 @@ def steered(experiment: Experiment, question: str) -> Experiment:
 maskgit_steered = steered(maskgit, "Does MaskGIT compose when told like a DiT?")
 mar_steered = steered(mar, "Does MAR compose when told like a DiT?")
 givt_steered = steered(givt, "Does GIVT compose when told like a DiT?")
+
+
+# Without end, no image is seen twice; the papers' code draws again and again from some thousands.
+def few(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment with so many images as the paper may have had."""
+    world = FewShapes2D(among=BINARY.seen)
+    return replace(experiment, question=f"{question}, from 6,000 images?", world=world)
+
+
+dit_kl_few = few(dit_kl, "Does a DiT on the latents of a KL autoencoder compose")
+dit_vq_few = few(dit_vq, "Does a DiT on the code vectors of a VQ compose")
+maskgit_few = few(maskgit, "Does MaskGIT, a discrete objective, compose")
+mar_few = few(mar, "Does MAR, masked but continuous, compose")
+givt_few = few(givt, "Does GIVT, masked with a Gaussian mixture, compose")
 
 
 # Models of the paper's size, one seed each, to be measured and not shipped.

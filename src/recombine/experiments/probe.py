@@ -26,7 +26,7 @@ from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
 from recombine.train import cosine
 from recombine.views import Unchanged
 from recombine.worlds.files.celeba import CelebA
-from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.shapes2d import FewShapes2D, Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
 
 FRESH = 10_037
@@ -80,7 +80,7 @@ def fresh(
     number = torch.arange(first, first + samples, device=device)
     if isinstance(world, CelebA):
         return tested(world, which).image_of(number)
-    only = replace(world, among=(which,))
+    only = replace(world.endless if isinstance(world, FewShapes2D) else world, among=(which,))
     return only.image(only.scenes(number, FRESH))
 
 

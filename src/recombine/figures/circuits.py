@@ -42,7 +42,9 @@ def draw(records: Sequence[Record]) -> Figure:
     panels = {begins: figure.add_subplot(at) for begins, at in zip(PANELS, places, strict=True)}
     for begins, axes in panels.items():
         for number, runs in enumerate(models.values()):
-            _line(axes, [measured(run, begins) for run in runs], number)
+            # Models side by side, so that their bars do not hide each other.
+            aside = 0.05 * (number - (len(models) - 1) / 2)
+            _line(axes, [measured(run, begins) for run in runs], _look(number), aside)
         _framed(axes, *PANELS[begins])
     for number, name in enumerate(models):
         panels["jaccard@apart"].plot([], [], **_look(number), marker="o", markersize=3, label=name)
@@ -68,13 +70,12 @@ def _look(number: int) -> dict[str, Any]:
     return {"color": COLOURS[colour], "linestyle": DASHES[again % len(DASHES)], "linewidth": 1.5}
 
 
-def _line(axes: Axes, runs: Sequence[Mapping[int, Measurement]], number: int) -> None:
+def _line(
+    axes: Axes, runs: Sequence[Mapping[int, Measurement]], look: Mapping[str, Any], aside: float
+) -> None:
     """Draw the mean over seeds, where one has a value, and the interval of each."""
-    # Models side by side, so that their bars do not hide each other.
-    aside = 0.05 * (number % len(COLOURS) - (len(COLOURS) - 1) / 2)
     places = sorted({at for run in runs for at in run})
     found = {at: [run[at] for run in runs if at in run] for at in places}
-    look = _look(number)
     for at, each in found.items():
         for one in each:
             if one.low is not None and one.high is not None:
@@ -87,6 +88,7 @@ def _framed(axes: Axes, title: str, below: str) -> None:
     axes.set_title(title, loc="left", fontsize=9)
     axes.set_xlabel(below, fontsize=8)
     axes.set_ylim(-0.03, 1.03)
+    axes.margins(x=0.08)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.tick_params(labelsize=7, length=2)
     axes.spines[["top", "right"]].set_visible(False)

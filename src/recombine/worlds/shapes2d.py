@@ -5,7 +5,7 @@ each the half width of a uniform law; with all of them 0 every scene is its conc
 papers' probe is linear in the pixels and makes no error on good samples: that bounds the place.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
@@ -22,7 +22,7 @@ COLOURS = {"red": (0.9, 0.1, 0.1), "blue": (0.1, 0.1, 0.9)}
 EXTENT = 5.0
 """Half the side of an image, in the unit of the sizes: a large shape fills half of it."""
 
-_COMPOSITION, _SIZE, _PLACE, _COLOUR = [0], [1], [2, 3], [4, 5, 6]
+_COMPOSITION, _SIZE, _PLACE, _COLOUR, _WHICH = [0], [1], [2, 3], [4, 5, 6], [7]
 
 
 @dataclass(frozen=True)
@@ -92,3 +92,28 @@ class Shapes2D:
     def image(self, scenes: Scenes) -> Float[Tensor, "batch 3 height width"]:
         """Return what the scenes look like."""
         return painted(coverage(scenes, self.size, EXTENT), scenes)
+
+
+@dataclass(frozen=True)
+class FewShapes2D(Shapes2D):
+    """The same, of so many `images` in all, drawn again and again, as the papers' code does.
+
+    How many they had is not known; its defaults hint at 1,500 for each of four compositions.
+    """
+
+    images: int = 6_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.images < 1:
+            raise ValueError(f"scenes are drawn from at least 1 image; got {self.images}")
+
+    @property
+    def endless(self) -> Shapes2D:
+        """The world that the images are taken from."""
+        return Shapes2D(**{each.name: getattr(self, each.name) for each in fields(Shapes2D)})
+
+    def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
+        """Return the scenes of these numbers; many numbers have the same one."""
+        which = whole(seed, index, index.new_tensor(_WHICH), below=self.images)[:, 0]
+        return super().scenes(which, seed)
