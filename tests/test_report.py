@@ -360,6 +360,22 @@ def test_seeds_of_one_question_share_a_row_with_both_intervals():
     assert "k_max 0.9 [0, 1], 0.7 [0, 1], n = 9 " in findings(runs[:2], HERE)
 
 
+def test_some_findings_are_chosen_with_all_their_seeds_in_the_order_named():
+    page = "<!-- table:findings:c,a -->\n<!-- /table -->\n"
+    records = {
+        "a": record(question="First?", seed=1),
+        "b": record(question="Second?"),
+        "c": record(question="Third?"),
+        "d": record(question="First?", seed=0),
+    }
+    table = pasted(page, records, HERE)
+    assert "Second?" not in table
+    assert table.index("Third?") < table.index("First?")
+    assert "k_max 9 [8, 10], 9 [8, 10], n = 500" in table
+    with pytest.raises(ValueError, match="record 'e' is not known; expected one of a, b, c, d"):
+        pasted("<!-- table:findings:e -->\n<!-- /table -->\n", records, HERE)
+
+
 def test_one_seed_needs_no_mean():
     assert over_seeds([Measurement(2, None, None, n=1)]) == "2, n = 1"
 

@@ -2,6 +2,7 @@
 
 A page says `<!-- table:NAME -->` and `<!-- /table -->`; what stands between them is replaced.
 NAME is `findings` (every question, one row each, but for records in a folder of their own),
+`findings:RECORD,...` (only the questions of these, in this order, with all their seeds),
 `papers` (what a paper reports, beside ours), `measurements:RECORD` (one record, whole),
 `compared:RECORD,...:MEASUREMENT,...` (a row per record) or
 `correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
@@ -11,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePath
 from statistics import fmean
 
@@ -214,8 +216,11 @@ def pasted(text: str, records: Mapping[str, Record], beside: PurePath) -> str:
 
 def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
     kind, _, subject = name.partition(":")
-    if name == "findings":
-        return findings([each for at, each in records.items() if "/" not in at], beside)
+    if kind == "findings":
+        every = [each for at, each in records.items() if "/" not in at]
+        asked = [each.question for each in _named(subject, records)] if subject else []
+        chosen = [[each for each in every if each.question == question] for question in asked]
+        return findings([*chain(*chosen)] if asked else every, beside)
     if name == "papers":
         return papers(records.values())
     if kind == "measurements" and subject in records:
@@ -229,16 +234,21 @@ def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
 def _chosen(subject: str, records: Mapping[str, Record]) -> tuple[list[Record], list[str]]:
     """Return the records and the measurements of RECORD,...:MEASUREMENT,... where all are known."""
     which, _, measured = subject.partition(":")
-    for each in which.split(","):
-        if each not in records:
-            raise ValueError(f"record {each!r} is not known; expected one of {', '.join(records)}")
-    runs, names = [records[each] for each in which.split(",")], measured.split(",")
+    runs, names = _named(which, records), measured.split(",")
     for name in names:
         if not _having(name, runs):
             found = dict.fromkeys(each for run in runs for each in run.measurements)
             known = ", ".join(each for each in found if "@" not in each)
             raise ValueError(f"{name!r} is measured in none of {which}; measured there: {known}")
     return runs, names
+
+
+def _named(which: str, records: Mapping[str, Record]) -> list[Record]:
+    """Return the records of these names, in this order."""
+    for each in which.split(","):
+        if each not in records:
+            raise ValueError(f"record {each!r} is not known; expected one of {', '.join(records)}")
+    return [records[each] for each in which.split(",")]
 
 
 def _having(name: str, runs: Iterable[Record]) -> list[Record]:
