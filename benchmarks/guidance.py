@@ -19,13 +19,13 @@ from torch import Tensor
 from recombine import run as runner
 from recombine import zoo
 from recombine.commands.measure import plan_of
+from recombine.experiment import Plan
 from recombine.experiments.length_generalization import requested
 from recombine.measure.length import Request
 from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement
 from recombine.report.origin import device_name
 from recombine.report.record import Record
-from recombine.run import Plan
 from recombine.sample.guidance import Guidance
 from recombine.worlds.clevr import Clevr
 

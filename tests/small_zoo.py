@@ -14,7 +14,7 @@ from recombine import zoo
 from recombine.checkpoint import checkpoints
 from recombine.commands import run as run_command
 from recombine.condition import Conditioner, Grid, List, Values, everything, one_at_random
-from recombine.experiment import Budget, Experiment, Findings, Trained
+from recombine.experiment import Budget, Experiment, Findings, Plan, Trained
 from recombine.measurement import Measurement
 from recombine.models.entry import Vector
 from recombine.models.unet import UNet
@@ -94,7 +94,7 @@ def shipped(out: Path, folder: Path, names: tuple[str, ...] = tuple(VARIANTS)) -
     folder.mkdir()
     machine = runner.machine(torch.device("cpu"))
     for name in names:
-        plan = runner.Plan(NAME, name, VARIANTS[name], seed=0)
+        plan = Plan(NAME, name, VARIANTS[name], seed=0)
         runner.run(plan, machine, runner.Settings(out))
         run = plan.folder(out)
         zoo.ship(checkpoints(run)[0], run / "record.json", name, folder)

@@ -58,7 +58,7 @@ def same(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
 
 
 def test_the_models_are_those_of_the_length_study():
-    assert len(variants("locality")) == 11
+    assert len(variants("locality")) == 17
     for name, experiment in variants("locality").items():
         base = getattr(length_generalization, name)
         changed = {

@@ -18,12 +18,13 @@ from safetensors.torch import load_file
 from recombine import __main__ as command_line
 from recombine import checkpoint, run
 from recombine.commands.run import chosen_seeds, chosen_variants, seeded
+from recombine.experiment import Plan
 from recombine.report.record import Record
 
 STEPS, SAVE_EVERY = 12, 5
 
 
-def toy(seed: int = 0, **changes: object) -> run.Plan:
+def toy(seed: int = 0, **changes: object) -> Plan:
     """Return the toy experiment, short, with some of its budget changed."""
     (plan,) = seeded("denoise_toy", "base", [seed], True, {"steps": STEPS, "ema": 0.5})
     budget = replace(plan.experiment.budget, **changes)
@@ -34,7 +35,7 @@ def settings(out: Path, watch: run.Watch = lambda step, loss: None) -> run.Setti
     return run.Settings(out, SAVE_EVERY, watch=watch)
 
 
-def ran(out: Path, plan: run.Plan | None = None, **how: run.Watch) -> Record:
+def ran(out: Path, plan: Plan | None = None, **how: run.Watch) -> Record:
     record = run.run(plan or toy(), run.machine(torch.device("cpu")), settings(out, **how))
     assert record is not None
     return record

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
@@ -268,3 +269,52 @@ def spelled(value: Any) -> str:
     if " at 0x" in text:
         raise ValueError(f"an experiment is made of values that can be spelled; got {text}")
     return text
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run to be: an experiment as it is declared, shrunk or overridden, and a seed."""
+
+    name: str
+    variant: str
+    experiment: Experiment
+    seed: int
+    tiny: bool = False
+    overrides: Mapping[str, int | float] = field(default_factory=dict)
+
+    def folder(self, out: Path) -> Path:
+        """Return where the run lies."""
+        return out / self.name / (self.variant + "-tiny" * self.tiny) / f"seed{self.seed}"
+
+    @property
+    def command(self) -> str:
+        """What to type to run it."""
+        options = [f"--{key.replace('_', '-')} {value}" for key, value in self.overrides.items()]
+        words = [f"{self.name}:{self.variant}", *["--tiny"] * self.tiny, *options]
+        return f"recombine run {' '.join(words)} --seed {self.seed}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a folder or a checkpoint says of the run it belongs to."""
+        names = [each.name for each in fields(self.experiment)]
+        return {
+            "name": self.name,
+            "variant": self.variant,
+            "tiny": self.tiny,
+            "overrides": dict(self.overrides),
+            "seed": self.seed,
+            "digest": self.experiment.digest,
+            "experiment": {name: spelled(getattr(self.experiment, name)) for name in names},
+        }
+
+    def check(self, facts: Mapping[str, Any], where: Path) -> None:
+        """Raise unless the facts are of this run."""
+        for name in ("digest", "seed"):
+            if facts.get(name) == self.facts[name]:
+                continue
+            theirs, ours = facts.get("experiment", {}), self.facts["experiment"]
+            differing = [key for key in LEARNED_FROM if theirs.get(key) != ours[key]] or ["seed"]
+            raise ValueError(
+                f"{where} belongs to another experiment: it differs in {', '.join(differing)}; "
+                f"choose another --out or remove {where.parent}"
+            )

@@ -7,9 +7,9 @@ CPU the weights and metrics are, to the bit, those of a run that was never stopp
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from torch import Tensor, nn
 
 from recombine.checkpoint import (
-    LEARNED_FROM,
     Checkpoint,
     Metrics,
     checkpoints,
@@ -31,7 +30,7 @@ from recombine.checkpoint import (
 )
 from recombine.data import Stream
 from recombine.draw import bits
-from recombine.experiment import Experiment, Findings, Trained, joined, spelled
+from recombine.experiment import Findings, Plan, Trained, joined, spelled
 from recombine.objectives.jepa import WithJepa
 from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
@@ -58,55 +57,6 @@ class Interrupted(KeyboardInterrupt):
 
 class Diverged(RuntimeError):
     """The loss is no longer a number, or beyond return."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One run to be: an experiment as it is declared, shrunk or overridden, and a seed."""
-
-    name: str
-    variant: str
-    experiment: Experiment
-    seed: int
-    tiny: bool = False
-    overrides: Mapping[str, int | float] = field(default_factory=dict)
-
-    def folder(self, out: Path) -> Path:
-        """Return where the run lies."""
-        return out / self.name / (self.variant + "-tiny" * self.tiny) / f"seed{self.seed}"
-
-    @property
-    def command(self) -> str:
-        """What to type to run it."""
-        options = [f"--{key.replace('_', '-')} {value}" for key, value in self.overrides.items()]
-        words = [f"{self.name}:{self.variant}", *["--tiny"] * self.tiny, *options]
-        return f"recombine run {' '.join(words)} --seed {self.seed}"
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What a folder or a checkpoint says of the run it belongs to."""
-        names = [each.name for each in fields(self.experiment)]
-        return {
-            "name": self.name,
-            "variant": self.variant,
-            "tiny": self.tiny,
-            "overrides": dict(self.overrides),
-            "seed": self.seed,
-            "digest": self.experiment.digest,
-            "experiment": {name: spelled(getattr(self.experiment, name)) for name in names},
-        }
-
-    def check(self, facts: Mapping[str, Any], where: Path) -> None:
-        """Raise unless the facts are of this run."""
-        for name in ("digest", "seed"):
-            if facts.get(name) == self.facts[name]:
-                continue
-            theirs, ours = facts.get("experiment", {}), self.facts["experiment"]
-            differing = [key for key in LEARNED_FROM if theirs.get(key) != ours[key]] or ["seed"]
-            raise ValueError(
-                f"{where} belongs to another experiment: it differs in {', '.join(differing)}; "
-                f"choose another --out or remove {where.parent}"
-            )
 
 
 @dataclass(frozen=True)
@@ -243,7 +193,7 @@ class Session:
         """Take the steps that are left; look, measure and save on the way."""
         experiment = self.plan.experiment
         budget, noise = experiment.budget, self.generators["noise"]
-        average = self.averaged if isinstance(experiment.objective, WithJepa) else None
+        average = self._target() if isinstance(experiment.objective, WithJepa) else None
         parts = (self.weights, experiment.objective, budget.clip, noise)
         step = Step(*parts, self.called, self.share, average)
         left = range(self.stream.step + 1, budget.steps + 1)
@@ -255,6 +205,11 @@ class Session:
                     stopping = self._look(taken.index, pending, stop.is_set())
                     self._keep(taken.index, stopping)
                     pending = []
+
+    def _target(self) -> nn.Module:
+        """Return the average as an objective that learns from it calls it, at every step."""
+        fast = self.settings.compiled and self.accelerator.device.type == "cuda"
+        return torch.compile(self.averaged) if fast else self.averaged  # type: ignore[return-value]
 
     def _graphed(self, step: Step) -> Step | Graphed:
         return Graphed(step) if step.generator.device.type == "cuda" and not self.share else step

@@ -14,7 +14,7 @@ from recombine.commands import choice
 from recombine.commands.console import drawing, print_json, say
 from recombine.commands.parse import UNSET
 from recombine.commands.run import chosen_variants, seeded
-from recombine.experiment import Ask, Experiment
+from recombine.experiment import Ask, Experiment, Plan
 from recombine.experiments import declared
 from recombine.report.table import quoted
 from recombine.report.words import nearest
@@ -71,7 +71,7 @@ def run(options: Options) -> None:
         say(f"{name} is undefined: {why}")
 
 
-def known_asks(plan: runner.Plan) -> tuple[Ask, ...]:
+def known_asks(plan: Plan) -> tuple[Ask, ...]:
     """Return what is asked of these weights, by their own experiment or one that learns the same.
 
     The budget may be another: questions do not depend on it.
@@ -156,7 +156,7 @@ def chosen_checkpoint(subject: str, seed: int, out: Path) -> Path:
     return found[0]
 
 
-def plan_of(path: Path) -> runner.Plan:
+def plan_of(path: Path) -> Plan:
     """Return the run that a checkpoint is from, as it is declared today."""
     facts = Checkpoint.load(path).facts
     name, variant = chosen_variants(f"{facts['name']}:{facts['variant']}")[0]

@@ -15,7 +15,7 @@ from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
 from recombine.compute import Calculation
-from recombine.experiment import Experiment
+from recombine.experiment import Experiment, Plan
 from recombine.experiments import declared
 from recombine.figures import figures
 from recombine.report.record import Record
@@ -25,7 +25,7 @@ from recombine.report.words import nearest
 FAILED, INTERRUPTED = 1, 130
 OVERRIDES = ("steps", "batch", "learning_rate", "warm_up", "ema", "clip")
 
-Planned: TypeAlias = runner.Plan | Calculation
+Planned: TypeAlias = Plan | Calculation
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def run(options: Options) -> int:
     """Run every variant with every seed, and draw the figures."""
     plans = planned(options)
     accelerator = runner.machine(choice.chosen_device(options.device))
-    records: list[tuple[runner.Plan, Record]] = []
+    records: list[tuple[Plan, Record]] = []
     try:
         for plan in plans:
             with progress(plan, quiet=not accelerator.is_main_process) as watch:
@@ -102,7 +102,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def planned(options: Options) -> list[runner.Plan]:
+def planned(options: Options) -> list[Plan]:
     """Return one plan per variant and seed."""
     if not options.names:
         raise ValueError("name an experiment to run (see recombine list)")
@@ -125,7 +125,7 @@ def seeded(
     seeds: Sequence[int],
     tiny: bool,
     overrides: dict[str, Any],
-) -> list[runner.Plan]:
+) -> list[Plan]:
     """Return the plans of one variant; without seeds, with those it declares."""
     experiment = declared()[name][variant]
     if not isinstance(experiment, Experiment):
@@ -135,7 +135,7 @@ def seeded(
     budget = budget.of_steps(overrides["steps"]) if "steps" in overrides else budget
     experiment = replace(experiment, budget=replace(budget, **overrides))
     chosen = seeds or experiment.seeds
-    return [runner.Plan(name, variant, experiment, seed, tiny, overrides) for seed in chosen]
+    return [Plan(name, variant, experiment, seed, tiny, overrides) for seed in chosen]
 
 
 def chosen_variants(text: str) -> list[tuple[str, str]]:
@@ -171,7 +171,7 @@ def chosen_seeds(text: str | None) -> list[int]:
 
 
 @contextmanager
-def progress(plan: runner.Plan, quiet: bool) -> Iterator[runner.Watch]:
+def progress(plan: Plan, quiet: bool) -> Iterator[runner.Watch]:
     """Show a bar with images per second, the loss and the time left."""
     budget = plan.experiment.budget
     with console.bar(quiet) as bar:
