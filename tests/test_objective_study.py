@@ -210,6 +210,10 @@ def test_the_curve_of_training_is_judged():
     found = ask.looked_back(objective.maskgit, curves).measurements
     assert found["accuracy_late@level2"].verdict == "as asked (<= 0.2)"
     assert found["accuracy_late@level2"].paper == 0.01
+    other = {**curves, "accuracy_nearest@level2": [[step, 0.01 * step] for step, _ in steps]}
+    late = ask.looked_back(objective.maskgit, other).measurements["accuracy_nearest_late@level2"]
+    assert late.value == pytest.approx(0.155)
+    assert (late.n, late.verdict) == (10, None)
     low = {**curves, "accuracy@level0": [[step, 0.5] for step, _ in steps]}
     judged = ask.looked_back(objective.maskgit, low).measurements["accuracy_late@level2"]
     assert judged.verdict.startswith("undertrained")
@@ -219,7 +223,7 @@ def test_a_perfect_model_and_a_perfect_view_have_no_distance(monkeypatch: pytest
     """In the mean: several compositions of a level, and renders that are seen twice, spoil it."""
     experiment = replace(objective.dit_pixels, view=Unchanged())
     trained = Trained(experiment, lambda x, sigma, condition: x, CPU)
-    ask = replace(experiment.asks[0], samples=12)
+    ask = replace(experiment.asks[0], samples=12, linear=None, renders=0)
     world = replace(experiment.world, among=())
 
     def perfect(self, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -236,6 +240,30 @@ def test_a_perfect_model_and_a_perfect_view_have_no_distance(monkeypatch: pytest
         far = [each[f"kernel_distance{whose}@level{level}"].value for each in found]
         error = torch.tensor(far).std().item() / 4
         assert abs(fmean(far)) < 3.5 * error
+
+
+def test_other_readers_see_what_is_drawn_instead(monkeypatch: pytest.MonkeyPatch):
+    """A model that knows no triangles: circles in their place, of the right size and colour."""
+    experiment = replace(objective.dit_pixels, view=Unchanged())
+    trained = Trained(experiment, lambda x, sigma, condition: x, CPU)
+    ask = replace(experiment.asks[0], samples=6, renders=256)
+    asked = [("circle", *which[1:]) for which in BINARY.asked]
+    drawn = torch.cat([fresh(experiment.world, which, 6, CPU, first=500) for which in asked])
+    monkeypatch.setattr(Trained, "images", lambda *_: drawn)
+    with torch.no_grad():
+        found = ask(trained, torch.Generator().manual_seed(0)).measurements
+    for who in ("", "_linear", "_nearest"):
+        assert found[f"accuracy{who}@circle-small-blue"].value == 1
+        assert found[f"accuracy{who}@triangle-small-blue"].value == 0
+        assert found[f"accuracy{who}@level1"].value == pytest.approx(1 / 3)
+        for whose in ("_ceiling", "_view"):
+            assert found[f"accuracy{who}{whose}@level2"].value == 1
+    # The nearest render of the very composition, one pair at a time.
+    renders = fresh(experiment.world, BINARY.asked[-1], 256, CPU, first=objective.AGAIN)
+    far = [(renders - each).square().mean(dim=(1, 2, 3)).sqrt().min() for each in drawn[-6:]]
+    assert found["render_distance@level2"].value == pytest.approx(fmean(map(float, far)), rel=1e-4)
+    assert found["render_distance@level2"].n == 6
+    assert found["render_distance@level2"].value > 2 * found["render_distance_view@level2"].value
 
 
 class Draws:
@@ -279,8 +307,9 @@ def test_models_renders_and_views_are_read_apart(monkeypatch: pytest.MonkeyPatch
     drawn = Draws()
     trained = Trained(experiment, lambda x, sigma, condition: x, CPU)
     monkeypatch.setattr(Trained, "images", lambda self, *asked: drawn.images(*asked))
-    ask = replace(experiment.asks[0], samples=8)
+    ask = replace(experiment.asks[0], samples=8, linear=None, renders=0)
     found = ask(trained, torch.Generator().manual_seed(0)).measurements
+    assert not any("linear" in name or "nearest" in name or "render" in name for name in found)
     model, true, through = seen
     assert (model == 1).all()
     assert (through == 0).all()

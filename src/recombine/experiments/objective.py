@@ -9,6 +9,7 @@ codes. All see four of eight compositions of Shapes2D, told as labels, and are a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +22,7 @@ from recombine.experiments.autoencoder import FACE_KL, FACE_VQ, KL, ROOM_KL, ROO
 from recombine.experiments.probe import FACES, Single, fresh, tested
 from recombine.measure.composition import Expectation, accuracies, over_training
 from recombine.measure.distance import distances
+from recombine.measure.nearest import nearest
 from recombine.measurement import Measurement, averaged
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
@@ -31,7 +33,7 @@ from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
-from recombine.scene import Scenes
+from recombine.scene import Scenes, concept_rows
 from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
 from recombine.train import cosine
 from recombine.views import Centred, Codes, Latents
@@ -41,6 +43,8 @@ from recombine.worlds.shapes3d import Shapes3D
 
 ASKED = 10_039
 """The seed of the scenes that are asked for; no training has it."""
+AGAIN = 100_000
+"""The number of the first true render that others are compared with."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,9 @@ class Composition:
     renders (`ceiling`) and other true renders seen through its view and back (`view`): what a
     tokenizer loses of them. Distances are from true renders of the same composition, which vary as
     the world does: a model that is told labels should vary as much.
+
+    Beside the probe read a `linear` one, as in the paper, and the nearest of many true `renders` of
+    each composition (measure/nearest.py), where there are some.
     """
 
     split: Split = BINARY
@@ -58,6 +65,8 @@ class Composition:
     samples: int = 64
     probe: str = "probe"
     reader: Probe = Probe()
+    linear: str | None = "probe_linear"
+    renders: int = 2_048
 
     what: ClassVar[str] = "composition"
 
@@ -84,10 +93,32 @@ class Composition:
         for whose, images in (("", drawn), ("_ceiling", true), ("_view", through)):
             rows = read(images).split(self.samples)
             found |= accuracies(self.split, dict(zip(which, rows, strict=True)), whose)
+            found |= self._read_otherwise(images, world, whose)
         for whose, images in (("", drawn), ("_view", through)):
             found |= self._apart(read.features(images), read.features(true), whose)
         sheet = {"-".join(each): drawn[at * self.samples :][:8] for at, each in enumerate(which)}
         return Findings(found, images=sheet if len(which) <= 8 else {})
+
+    def _read_otherwise(self, images: Tensor, world: Single, whose: str) -> dict[str, Measurement]:
+        """Return what the other readers say, and how far from true renders the images are."""
+        which, found = self.split.asked, {}
+        read: dict[str, Tensor] = {}
+        if self.linear is not None:
+            reader = replace(self.reader, linear=True)
+            read["_linear"] = zoo.probe(self.linear, reader, images.device)(images)
+        if self.renders:
+            far = nearest(images, drawn_again(world, which, self.renders, images.device))
+            read["_nearest"] = concept_rows(self.split.factors, which).to(far.device)[far.argmin(1)]
+            # Of each composition, to its own renders.
+            own = far.unflatten(0, (len(which), -1)).diagonal(dim1=0, dim2=2).T
+            for level in self.split.levels:
+                mine = torch.cat([own[which.index(each)] for each in self.split.at(level)])
+                found[f"render_distance{whose}@level{level}"] = Measurement.mean(mine.tolist())
+        for who, rows in read.items():
+            by = dict(zip(which, rows.split(self.samples), strict=True))
+            each = accuracies(self.split, by, f"{who}{whose}")
+            found |= {name: value for name, value in each.items() if name.startswith("accuracy")}
+        return found
 
     def _apart(self, images: Tensor, true: Tensor, whose: str) -> dict[str, Measurement]:
         """Return how far images are from true renders in the probe's features, by level.
@@ -106,7 +137,7 @@ class Composition:
     def looked_back(self, experiment: Experiment, curves: Mapping[str, list[Any]]) -> Findings:
         """Sum up the curves; the verdict is on the late mean at the last level."""
         del experiment
-        found = over_training(curves, self.split.levels)
+        found = over_training(curves, self.split.levels, ("_linear", "_nearest"))
         last, seen = (f"accuracy_late@level{level}" for level in (self.split.levels[-1], 0))
         if last in found:
             found[last] = self.expected.judged(found[last], found[seen].value)
@@ -114,7 +145,15 @@ class Composition:
 
     def tiny(self) -> "Composition":
         """Return the same question with few samples."""
-        return replace(self, samples=2)
+        return replace(self, samples=2, renders=min(self.renders, 8))
+
+
+@cache
+def drawn_again(
+    world: Single, which: tuple[tuple[str, ...], ...], renders: int, device: torch.device
+) -> Tensor:
+    """Return other true renders of each composition than those that are asked for."""
+    return torch.stack([fresh(world, each, renders, device, first=AGAIN) for each in which])
 
 
 def means(world: Single, which: tuple[str, ...], samples: int, device: torch.device) -> Scenes:
@@ -240,7 +279,12 @@ maskgit_large = large(maskgit, "Does MaskGIT of the paper's size compose?")
 # 240 compositions, of which 180 are seen.
 ROOM_LABELS = Labels(tuple(len(factor.concepts) for factor in Shapes3D.factors))
 ROOM_COMPOSITION = Composition(
-    SHAPES3D_240, samples=8, probe="probe_shapes3d", reader=Probe(64, Shapes3D.factors)
+    SHAPES3D_240,
+    samples=8,
+    probe="probe_shapes3d",
+    reader=Probe(64, Shapes3D.factors),
+    linear=None,
+    renders=0,
 )
 dit_kl_shapes3d = replace(
     dit_kl,
@@ -273,6 +317,8 @@ FACE_COMPOSITION = Composition(
     samples=48,
     probe="probe_celeba",
     reader=Probe(FACES.size, CelebA.factors),
+    linear=None,
+    renders=0,
 )
 dit_kl_celeba = replace(
     dit_kl,

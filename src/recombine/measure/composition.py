@@ -101,23 +101,27 @@ def _rate(good: Bool[Tensor, " sample"]) -> Measurement:
     return Measurement.rate(int(good.sum()), len(good))
 
 
-def over_training(curves: Mapping[str, Curve], levels: Sequence[int]) -> dict[str, Measurement]:
+def over_training(
+    curves: Mapping[str, Curve], levels: Sequence[int], readers: Sequence[str] = ()
+) -> dict[str, Measurement]:
     """Return what the course of training says of each level.
 
     `late` is the mean of the last points; it has no interval, as they are of one run and drawn with
     the same noise: its spread is that over seeds. `best` is the highest point, `area` the mean over
     steps, and `matched` the accuracy where the model first draws enough of what it has seen (models
-    of different speed compare there).
+    of different speed compare there). Of other `readers` there is the late mean only.
     """
     found: dict[str, Measurement] = {}
+    for whose in readers:
+        for level in levels:
+            if len(curve := curves.get(f"accuracy{whose}@level{level}", ())) >= 2:
+                found[f"accuracy{whose}_late@level{level}"] = late_mean(curve)
     seen = curves.get("accuracy@level0", ())
     for level in levels:
         curve = curves.get(f"accuracy@level{level}", ())
         if len(curve) < 2:
             continue
-        last = [y for _, y in curve[-LATE:]]
-        late = Measurement(fmean(last), None, None, n=len(last))
-        found[f"accuracy_late@level{level}"] = late
+        found[f"accuracy_late@level{level}"] = late_mean(curve)
         named = {"best": max(y for _, y in curve), "area": area(curve)}
         if (step := first_at_least(seen, TRAINED)) is not None:
             named["matched"] = next(y for x, y in curve if x == step)
@@ -126,6 +130,12 @@ def over_training(curves: Mapping[str, Curve], levels: Sequence[int]) -> dict[st
     if (step := first_at_least(seen, TRAINED)) is not None:
         found["trained_at"] = Measurement(step, None, None, n=len(seen))
     return found
+
+
+def late_mean(curve: Curve) -> Measurement:
+    """Return the mean of the last points of a curve."""
+    last = [y for _, y in curve[-LATE:]]
+    return Measurement(fmean(last), None, None, n=len(last))
 
 
 def area(curve: Curve) -> float:
