@@ -453,10 +453,10 @@ def test_a_concept_that_is_never_learned_is_the_last():
 
 
 def test_what_was_before_there_were_circles_does_not_count():
-    early = curves([1.0, 1.0, 0.5, 0.2, 1.0, 1.0], [1.0] * 6, [0.0, 0.2, 0.25, 0.2, 1.0, 1.0])
+    early = curves([1.0, 1.0, 0.5, 0.2, 1.0, 1.0], [1.0] * 6, [0.0, 0.3, 0.5, 0.2, 1.0, 1.0])
     found = ConceptSpace().looked_back(BASE, early)
-    assert found.measurements["concept_mse_rise_circles@0.1"].value == pytest.approx(0.64 / 2)
-    assert found.measurements["concept_mse_rise_circles@0.5"].value == 0
+    assert found.measurements["concept_mse_rise_circles@0.25"].value == pytest.approx(0.64 / 2)
+    assert found.measurements["concept_mse_rise_circles@0.9"].value == 0
     assert found.measurements["concept_mse_rise"].value == pytest.approx((0.64 - 0.25) / 2)
     assert [step for step, _ in found.curves["concept_speed"]] == [300, 400, 500, 600]
     assert (

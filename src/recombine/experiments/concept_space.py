@@ -58,8 +58,8 @@ class ConceptSpace:
     """
 
     samples: int = 256
-    enough: float = 0.25
-    other: tuple[float, ...] = (0.1, 0.5)
+    enough: float = 0.5
+    other: tuple[float, ...] = (0.25, 0.9)
 
     what: ClassVar[str] = "concept_space"
 
