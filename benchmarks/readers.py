@@ -1,13 +1,17 @@
 """Do other readers agree on what a model composes? The probe, a linear one, and nearest renders.
 
-    python benchmarks/readers.py zoo:maskgit results/readers_maskgit.json
-    python benchmarks/readers.py runs/objective/dit_vq/seed0 results/readers_dit_vq.json
+    python benchmarks/readers.py results/readers_maskgit.json zoo:maskgit
+    python benchmarks/readers.py results/readers_maskgit_surest.json zoo:maskgit --noise 0
+    python benchmarks/readers.py results/readers_dit_vq.json objective:dit_vq
 
-For models that were trained before the other two were asked beside the probe.
+For models that were trained before the other two were asked beside the probe, and for MaskGIT with
+another noise in the order in which tokens are shown (0: the surest first; 1e9: any order). Of a
+model that is not shipped, the run of seed 0 is read under runs/.
 """
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,28 +20,35 @@ from recombine import run as runner
 from recombine import zoo
 from recombine.checkpoint import checkpoints
 from recombine.commands.measure import plan_of
-from recombine.experiments.objective import Composition
 from recombine.report.origin import device_name
 from recombine.report.record import Record
+from recombine.sample.unmask import Unmask
 
 HEADLINE = ("accuracy@level2", "accuracy_linear@level2", "accuracy_nearest@level2")
 
 
-def main(name: str, out: Path) -> None:
+def main(out: Path, name: str, noise: float | None = None) -> None:
     """Measure one model and write a record."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    path = zoo.path(name[4:]) if name.startswith("zoo:") else newest(Path(name))
-    plan, started = plan_of(path), time.perf_counter()
+    device, started = torch.device("cuda" if torch.cuda.is_available() else "cpu"), time.time()
+    path = weights(name)
+    plan = plan_of(path)
+    question, words = f"Do other readers agree on what `{plan.variant}` composes?", [str(out), name]
+    if noise is not None:
+        sampler = plan.experiment.sampler
+        assert isinstance(sampler, Unmask)
+        changed = replace(plan.experiment, sampler=replace(sampler, noise=noise))
+        plan = replace(plan, experiment=changed)
+        question = f"And if `{plan.variant}` shows tokens in an order with a noise of {noise:g}?"
+        words += ["--noise", f"{noise:g}"]
     trained = runner.loaded(plan, path, runner.machine(device))
-    with torch.no_grad():
-        found = Composition()(trained, torch.Generator(device).manual_seed(plan.seed))
+    found = runner.measured(trained, plan.seed)
     record = Record(
-        question=f"Do other readers agree on what `{plan.variant}` composes?",
-        command=f"python benchmarks/readers.py {plan.name}:{plan.variant} --seed {plan.seed}",
-        experiment=f"{Composition()} of {plan.name}:{plan.variant}",
+        question=question,
+        command=f"python benchmarks/readers.py {' '.join(words)}",
+        experiment=f"{plan.experiment.asks}, {plan.experiment.sampler}, {plan.name}:{plan.variant}",
         seed=plan.seed,
         device=device_name(device),
-        seconds=time.perf_counter() - started,
+        seconds=time.time() - started,
         measurements=found.measurements,
         headline=HEADLINE,
     )
@@ -45,12 +56,13 @@ def main(name: str, out: Path) -> None:
     print({each: record.measurements[each].value for each in HEADLINE})
 
 
-def newest(where: Path) -> Path:
-    """Return the weights of a run's folder, or the file itself."""
-    return checkpoints(where)[0] if where.is_dir() else where
+def weights(name: str) -> Path:
+    """Return the weights of a shipped model, or of a run."""
+    of, _, which = name.partition(":")
+    return zoo.path(which) if of == "zoo" else checkpoints(Path("runs", of, which, "seed0"))[0]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python benchmarks/readers.py (zoo:NAME | RUN_FOLDER) OUT.json")
-    main(sys.argv[1], Path(sys.argv[2]))
+    if len(sys.argv) not in (3, 5) or sys.argv[3:4] not in ([], ["--noise"]):
+        sys.exit("usage: python benchmarks/readers.py OUT.json NAME [--noise NOISE]")
+    main(Path(sys.argv[1]), sys.argv[2], *map(float, sys.argv[4:]))

@@ -60,6 +60,16 @@ def test_neurons_are_above_heads_and_overlap_is_beside_them():
     assert titles[2].startswith("Jaccard")
 
 
+def test_models_stand_side_by_side_around_their_layer():
+    models = [*RUNS, record("jepa:base", 0, {"polysemantic@layer0": 0.5}, spread=None)]
+    (alone, *_), (both, *_) = draw(RUNS[:1]).axes, draw(models).axes
+    first = {line.get_color(): line.get_xdata()[0] for line in both.lines}
+    assert sorted(first.values()) == pytest.approx([-0.025, 0.025])
+    assert alone.lines[-1].get_xdata()[0] == 0
+    # The last layer has its tick: the axis goes on beyond it.
+    assert alone.get_xlim()[1] > 10
+
+
 def test_every_seed_has_its_interval():
     neurons, *_ = draw(RUNS).axes
     bars = [ys for xs, ys in lines(neurons) if xs == [0, 0]]

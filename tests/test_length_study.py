@@ -9,6 +9,7 @@ from recombine.condition import Grid, List
 from recombine.experiment import Trained
 from recombine.experiments import length_generalization as study
 from recombine.measure.length import Rule
+from recombine.models.local import Cells
 from recombine.worlds.clevr import places
 
 CPU = torch.device("cpu")
@@ -92,3 +93,10 @@ def test_all_objects_of_the_study_have_one_size():
 def test_a_question_that_cannot_be_asked_is_refused(wrong: dict):
     with pytest.raises(ValueError, match="objects and 2 samples or more; got Length"):
         replace(study.grid_all.asks[0], **wrong)
+
+
+def test_the_control_differs_in_its_windows_and_in_what_it_hears_of_them():
+    narrow, wide = study.grid_one_local_unguided, study.grid_one_global_window
+    assert replace(narrow.network, window=8, entry=Cells()) == wide.network
+    assert narrow.network.entry == Cells(nearest=True)
+    assert replace(narrow.objective.weigh, window=8) == wide.objective.weigh

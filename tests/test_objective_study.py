@@ -211,9 +211,15 @@ def test_the_curve_of_training_is_judged():
     assert found["accuracy_late@level2"].verdict == "as asked (<= 0.2)"
     assert found["accuracy_late@level2"].paper == 0.01
     other = {**curves, "accuracy_nearest@level2": [[step, 0.01 * step] for step, _ in steps]}
-    late = ask.looked_back(objective.maskgit, other).measurements["accuracy_nearest_late@level2"]
-    assert late.value == pytest.approx(0.155)
-    assert (late.n, late.verdict) == (10, None)
+    other["accuracy_linear@level1"] = [[step, 0.02 * step] for step, _ in steps]
+    found = ask.looked_back(objective.maskgit, other).measurements
+    for name, value in (("nearest_late@level2", 0.155), ("linear_late@level1", 0.31)):
+        late = found[f"accuracy_{name}"]
+        assert late.value == pytest.approx(value)
+        assert (late.n, late.verdict) == (10, None)
+    one = {**curves, "accuracy_nearest@level2": [[1, 0.5]]}
+    found = ask.looked_back(objective.maskgit, one).measurements
+    assert not any("nearest" in name for name in found)
     low = {**curves, "accuracy@level0": [[step, 0.5] for step, _ in steps]}
     judged = ask.looked_back(objective.maskgit, low).measurements["accuracy_late@level2"]
     assert judged.verdict.startswith("undertrained")
@@ -258,12 +264,48 @@ def test_other_readers_see_what_is_drawn_instead(monkeypatch: pytest.MonkeyPatch
         assert found[f"accuracy{who}@level1"].value == pytest.approx(1 / 3)
         for whose in ("_ceiling", "_view"):
             assert found[f"accuracy{who}{whose}@level2"].value == 1
-    # The nearest render of the very composition, one pair at a time.
-    renders = fresh(experiment.world, BINARY.asked[-1], 256, CPU, first=objective.AGAIN)
-    far = [(renders - each).square().mean(dim=(1, 2, 3)).sqrt().min() for each in drawn[-6:]]
-    assert found["render_distance@level2"].value == pytest.approx(fmean(map(float, far)), rel=1e-4)
-    assert found["render_distance@level2"].n == 6
+    # The nearest render of the very composition, one image at a time.
+    own = {}
+    for which, images in zip(BINARY.asked, drawn.split(6), strict=True):
+        renders = fresh(experiment.world, which, 256, CPU, first=objective.AGAIN)
+        far = [(renders - each).square().mean(dim=(1, 2, 3)).sqrt().min() for each in images]
+        own[which] = fmean(map(float, far))
+    for level in (0, 1, 2):
+        apart = found[f"render_distance@level{level}"]
+        mine = [own[which] for which in BINARY.at(level)]
+        assert apart.value == pytest.approx(fmean(mine), rel=1e-4)
+        assert apart.n == 6 * len(mine)
     assert found["render_distance@level2"].value > 2 * found["render_distance_view@level2"].value
+    # True renders are not compared with themselves.
+    assert min(found[f"render_distance_ceiling@level{level}"].value for level in (0, 1, 2)) > 0.005
+    assert found["shape_right_nearest@level2"].value == 0
+    assert found["colour_right_linear@level2"].value == 1
+
+
+def test_each_reader_reads_with_its_own_weights(monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[str, bool]] = []
+    known = zoo.probe
+
+    def noted(name: str, of: Probe, device: torch.device):
+        asked.append((name, of.linear))
+        return known(name, of, device)
+
+    monkeypatch.setattr(zoo, "probe", noted)
+    experiment = replace(objective.dit_pixels, view=Unchanged())
+    monkeypatch.setattr(Trained, "images", lambda self, told, _: torch.ones(len(told), 3, 28, 28))
+    trained = Trained(experiment, lambda x, sigma, condition: x, CPU)
+    with torch.no_grad():
+        experiment.asks[0].tiny()(trained, torch.Generator().manual_seed(0))
+    assert asked.count(("probe_linear", True)) == 3
+    assert set(asked) == {("probe", False), ("probe_linear", True)}
+
+
+def test_renders_of_few_images_are_without_end():
+    few = replace(objective.maskgit_few.world, images=3)
+    renders = fresh(few, BINARY.asked[0], 20, CPU)
+    assert len(renders.flatten(1).unique(dim=0)) == 20
+    assert torch.equal(renders, fresh(few.endless, BINARY.asked[0], 20, CPU))
+    assert objective.ROOM_COMPOSITION.tiny().renders == 0
 
 
 class Draws:

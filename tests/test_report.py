@@ -361,7 +361,8 @@ def test_seeds_of_one_question_share_a_row_with_both_intervals():
 
 
 def test_some_findings_are_chosen_with_all_their_seeds_in_the_order_named():
-    page = "<!-- table:findings:c,a -->\n<!-- /table -->\n"
+    # Two seeds of one question are still two.
+    page = "<!-- table:findings:c,a,d -->\n<!-- /table -->\n"
     records = {
         "a": record(question="First?", seed=1),
         "b": record(question="Second?"),

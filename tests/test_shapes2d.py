@@ -116,9 +116,10 @@ def test_a_law_that_makes_no_sense_is_refused(field: str, value: object, message
         replace(Shapes2D(), **{field: value})
 
 
-def test_few_images_are_the_first_of_the_world_each_about_as_often():
+@pytest.mark.parametrize("seed", [3, 4])
+def test_few_images_are_the_first_of_a_seeds_world_each_about_as_often(seed: int):
     few, index = FewShapes2D(images=10), torch.arange(20_000)
-    found, first = few.scenes(index, seed=3), Shapes2D().scenes(torch.arange(10), seed=3)
+    found, first = few.scenes(index, seed), Shapes2D().scenes(torch.arange(10), seed)
     apart = (found.size - first.size.T).abs()
     which = apart.argmin(dim=1)
     for name in ("size", "colour", "position", "concepts"):
@@ -130,9 +131,22 @@ def test_few_images_are_the_first_of_the_world_each_about_as_often():
     assert torch.equal(few.image(found[:8]), Shapes2D().image(first[which[:8]]))
 
 
+def test_seeds_draw_few_images_in_orders_of_their_own():
+    first = [Shapes2D().scenes(torch.arange(10), seed).size for seed in (3, 4)]
+    found = [FewShapes2D(images=10).scenes(torch.arange(40), seed).size for seed in (3, 4)]
+    orders = [(a - b.T).abs().argmin(dim=1) for a, b in zip(found, first, strict=True)]
+    assert not torch.equal(*orders)
+    # Which image comes is no matter of what it shows.
+    among = Shapes2D().scenes(torch.arange(4000), 3).concepts[:, 0]
+    drawn = FewShapes2D(images=4000).scenes(torch.arange(4000), 3).concepts[:, 0]
+    assert (among != drawn).any(dim=1).float().mean() > 0.8
+
+
 def test_few_images_are_taken_from_the_same_world():
-    few = FewShapes2D(images=10, among=(("circle", "small", "red"),), size_jitter=0.0)
-    assert few.endless == Shapes2D(among=few.among, size_jitter=0.0)
+    varied = {"size_jitter": 0.0, "colour_jitter": 0.02, "place_jitter": 0.5, "size": 16}
+    few = FewShapes2D(images=10, among=(("circle", "small", "red"),), **varied)
+    assert few.endless == Shapes2D(among=few.among, **varied)
+    assert FewShapes2D().images == 6_000
     # More than it has are all different there.
     assert len(few.endless.scenes(torch.arange(100), seed=0).position.unique()) > 150
     assert len(few.scenes(torch.arange(100), seed=0).position.unique()) <= 20

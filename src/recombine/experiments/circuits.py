@@ -1,6 +1,6 @@
 """Which neurons, tokens and factors make the answers of masked models of Shapes2D?
 
-    recombine measure zoo:maskgit --what circuits            # when its weights are shipped
+    recombine measure zoo:maskgit --what circuits
     recombine measure zoo:maskgit --what token_locality
 
 Exploratory: what the numbers mean is declared in measure/circuits.py and measure/token_locality.py.

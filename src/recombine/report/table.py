@@ -218,7 +218,7 @@ def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
     kind, _, subject = name.partition(":")
     if kind == "findings":
         every = [each for at, each in records.items() if "/" not in at]
-        asked = [each.question for each in _named(subject, records)] if subject else []
+        asked = dict.fromkeys(each.question for each in _named(subject, records)) if subject else {}
         chosen = [[each for each in every if each.question == question] for question in asked]
         return findings([*chain(*chosen)] if asked else every, beside)
     if name == "papers":
