@@ -1,13 +1,17 @@
 """A step replayed as a graph is the step, whatever is trained, and a stopped run goes on."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from recombine import run
 from recombine.checkpoint import packed, unpack
+from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
@@ -108,3 +112,15 @@ def test_a_stopped_run_goes_on():
     unpack(tensors, weights, {"noise": noise})
     rest = [each.loss.item() for each in train(step, images[4:], lambda at: 1e-3, range(5, 9))]
     assert rest == pytest.approx(losses[4:], rel=1e-3)
+
+
+def test_jepa_learns_the_same_from_a_compiled_average(tmp_path: Path):
+    found = []
+    for compiled in (False, True):
+        (plan,) = seeded("jepa", "normalised", [0], True, {"steps": 20})
+        out = tmp_path / str(compiled)
+        run.run(plan, run.machine(torch.device("cuda")), run.Settings(out, compiled=compiled))
+        lines = (plan.folder(out) / "metrics.jsonl").read_text().splitlines()
+        found.append([each["loss"] for each in map(json.loads, lines) if "loss" in each])
+    assert len(found[0]) == 20
+    assert found[1] == pytest.approx(found[0], rel=0.02)
