@@ -26,6 +26,8 @@ from recombine.report.record import Record
 OVER_SEEDS = (
     "concept_mse",
     "concept_mse_rise",
+    "concept_mse_rise_circles@0.9",
+    "concept_mse_rise_plotted",
     "concept_mse_highest",
     "blue_lowest",
     "blue_learned_at",

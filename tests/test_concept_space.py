@@ -408,6 +408,15 @@ def test_looking_back_finds_the_detour():
     assert found.curves["concept_rise_steps"] == [100, 300]
     assert [step for step, _ in found.curves["concept_speed"]] == [100 * k for k in range(1, 8)]
     assert measured["slow_down_rate"].value > 0
+    assert "concept_mse_rise_plotted" not in measured
+
+
+@pytest.mark.parametrize(("steps", "height"), [(3_000, 0.505 - 0.41), (4_000, 0.0)])
+def test_the_authors_begin_after_a_share_of_training(steps: int, height: float):
+    """From step 1,331 of 20,000: here 200 of 3,000, or 266 of 4,000; then the error only falls."""
+    short = replace(BASE, budget=replace(BASE.budget, steps=steps, milestones=()))
+    found = ConceptSpace().looked_back(short, DETOUR).measurements
+    assert found["concept_mse_rise_plotted"].value == pytest.approx(height)
 
 
 def test_the_slow_down_is_that_after_the_detour():

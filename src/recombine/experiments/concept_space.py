@@ -45,6 +45,8 @@ from recombine.worlds.circles import Circles
 
 DETOUR = 0.05
 """A rise of the error by less is none."""
+PLOTTED = 1331 / 20_000
+"""The share of training after which the authors' curves begin (sheet, 2.5)."""
 (HELD_OUT,) = (" ".join(which) for which in CIRCLES.held_out)
 
 
@@ -54,7 +56,7 @@ class ConceptSpace:
 
     Early samples are no circles and are left out of the coordinates; `circles` tells how many were
     in. Numbers over training begin at the first milestone where a share of `enough` are; the rise
-    is also told for the `other` shares.
+    is also told for the `other` shares, and from where the authors' curves begin (`plotted`).
     """
 
     samples: int = 256
@@ -101,6 +103,8 @@ class ConceptSpace:
 
         course = torch.stack([curve(f"{axis}@{HELD_OUT}") for axis in AXES], dim=1)
         error, fast = curve("concept_mse"), speed(steps, course)
+        begun = PLOTTED * experiment.budget.steps
+        plotted = first_of([step for step, _ in curves["concept_mse"]], begun)
         highest = rise(error)
         turned = highest.end if highest.height >= DETOUR else 0
         found = {
@@ -123,6 +127,8 @@ class ConceptSpace:
                 for factor, signal in zip(Circles.factors, signals(experiment.world), strict=True)
             },
         }
+        if len(later := curve("concept_mse", plotted)):
+            found["concept_mse_rise_plotted"] = self._one(rise(later).height)
         ends = [int(steps[at]) for at in (highest.begin, highest.end)]
         pairs = [[int(step), value] for step, value in zip(steps, fast.tolist(), strict=True)]
         return Findings(found, {"concept_rise_steps": ends, "concept_speed": pairs})
