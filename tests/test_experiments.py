@@ -90,6 +90,7 @@ COMPARED |= {
     ("objective", "dit_pixels"): ("dit_kl", {"network", "objective", "view", "asks"}),
     ("objective", "maskgit"): ("dit_kl", {"network", "objective", "sampler", "view", "asks"}),
     ("objective", "maskgit_any_order"): ("maskgit", {"sampler", "asks"}),
+    ("objective", "maskgit_surest"): ("maskgit", {"sampler", "asks"}),
     ("objective", "mar"): ("dit_kl", {"network", "objective", "sampler", "asks"}),
     ("objective", "givt"): ("mar", {"network", "objective", "sampler", "asks"}),
     **{

@@ -220,6 +220,11 @@ maskgit_any_order = replace(
     sampler=Unmask(noise=1e9),
     asks=(Composition(),),
 )
+maskgit_surest = replace(
+    maskgit_any_order,
+    question="And if the tokens it is surest of come first, without noise in their order?",
+    sampler=Unmask(noise=0.0),
+)
 mar = replace(
     dit_kl,
     question="Does MAR, masked but continuous, compose?",
