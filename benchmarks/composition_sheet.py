@@ -31,6 +31,8 @@ CPU = torch.device("cpu")
 
 def main(out: Path) -> None:
     """Draw a row of panels per model, and one of true renders."""
+    if not out.resolve().parent.is_dir():
+        sys.exit(f"{out.parent} is not there; expected a folder to write {out.name} to")
     rows = [
         (
             "true renders",
@@ -49,6 +51,7 @@ def main(out: Path) -> None:
         away = level(which, BINARY.seen)
         axes.set_title(f"{' '.join(which)}\n{f'level {away}' if away else 'seen'}", fontsize=6)
     figure.savefig(out, dpi=150)
+    print(f"{out} is written")
 
 
 def drawn(name: str) -> Tensor:

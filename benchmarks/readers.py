@@ -20,6 +20,7 @@ from recombine import run as runner
 from recombine import zoo
 from recombine.checkpoint import checkpoints
 from recombine.commands.measure import plan_of
+from recombine.experiments.objective import Composition
 from recombine.report.origin import device_name
 from recombine.report.record import Record
 from recombine.sample.unmask import Unmask
@@ -29,17 +30,22 @@ HEADLINE = ("accuracy@level2", "accuracy_linear@level2", "accuracy_nearest@level
 
 def main(out: Path, name: str, noise: float | None = None) -> None:
     """Measure one model and write a record."""
+    if not out.resolve().parent.is_dir():
+        raise ValueError(f"{out.parent} is not there; expected a folder to write {out.name} to")
     device, started = torch.device("cuda" if torch.cuda.is_available() else "cpu"), time.time()
     path = weights(name)
     plan = plan_of(path)
     question, words = f"Do other readers agree on what `{plan.variant}` composes?", [str(out), name]
     if noise is not None:
         sampler = plan.experiment.sampler
-        assert isinstance(sampler, Unmask)
+        if not isinstance(sampler, Unmask):
+            raise ValueError(f"{name} has no order of tokens; --noise is for MaskGIT, MAR and GIVT")
         changed = replace(plan.experiment, sampler=replace(sampler, noise=noise))
         plan = replace(plan, experiment=changed)
         question = f"And if `{plan.variant}` shows tokens in an order with a noise of {noise:g}?"
         words += ["--noise", f"{noise:g}"]
+    if not any(isinstance(each, Composition) for each in plan.experiment.asks):
+        raise ValueError(f"{name} is not asked for compositions")
     trained = runner.loaded(plan, path, runner.machine(device))
     found = runner.measured(trained, plan.seed)
     record = Record(
@@ -59,10 +65,18 @@ def main(out: Path, name: str, noise: float | None = None) -> None:
 def weights(name: str) -> Path:
     """Return the weights of a shipped model, or of a run."""
     of, _, which = name.partition(":")
-    return zoo.path(which) if of == "zoo" else checkpoints(Path("runs", of, which, "seed0"))[0]
+    if of == "zoo":
+        return zoo.path(which)
+    found = checkpoints(Path("runs", of, which, "seed0"))
+    if not found:
+        raise ValueError(f"{name} is neither zoo:NAME nor a run; recombine run {name} makes one")
+    return found[0]
 
 
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 5) or sys.argv[3:4] not in ([], ["--noise"]):
         sys.exit("usage: python benchmarks/readers.py OUT.json NAME [--noise NOISE]")
-    main(Path(sys.argv[1]), sys.argv[2], *map(float, sys.argv[4:]))
+    try:
+        main(Path(sys.argv[1]), sys.argv[2], *map(float, sys.argv[4:]))
+    except ValueError as error:
+        sys.exit(f"readers.py: {error}")

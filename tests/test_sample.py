@@ -66,7 +66,7 @@ def test_a_sample_is_a_picture_of_the_models_size(said: Said):
     code, out, err = said("sample", "zoo:grid_all", "--at", "0.2,0.4", "0.7,0.6", "--out", "x.png")
     assert code == 0
     assert out == ""
-    assert "x.png is written: 2 told, 1 drawn" in err
+    assert "x.png is written: 2 places told, 1 image drawn" in err
     assert opened("x.png").size == (SIZE, SIZE)
 
 
@@ -130,7 +130,7 @@ def test_one_sample_has_a_count_without_an_interval(said: Said, obedient: None):
     lines = out.splitlines()
     assert lines[0] == "x.png: 1 object"
     assert lines[-2:] == ["count 1, n = 1", "hit_rate 0.5, n = 1"]
-    assert "2 told, 1 drawn" in err
+    assert "2 places told, 1 image drawn" in err
 
 
 def test_two_places_in_one_cell_are_told_as_one(said: Said, obedient: None):
@@ -200,7 +200,7 @@ def test_a_place_left_of_the_image_is_named(said: Said):
 @pytest.mark.parametrize(
     ("subject", "complaint"),
     [
-        ("zoo:circles", "zoo:circles is not told places but Values; there is no --at"),
+        ("zoo:circles", "zoo:circles is not told places; there is no --at for it"),
         ("zoo:grid_al", "; did you mean grid_all?"),
         ("no/where", "no/where is not there; expected zoo:NAME, an experiment, a run's folder"),
     ],
@@ -260,7 +260,7 @@ def test_without_settings_every_question_is_asked_as_declared(said: Said):
     ("words", "complaint"),
     [
         (["zoo:grid_all", "--what", "lenght"], "question 'lenght' is not one of length; did you"),
-        (["zoo:list_all", "--what", "length"], "question 'length' is not asked: no question has"),
+        (["zoo:list_all", "--what", "length"], "there is no question 'length' here; plain measure"),
         (["zoo:list_all", "--samples", "3"], "these questions have no samples to set; got 3"),
         (["zoo:list_all", "--objects", "3"], "these questions have no objects to set; got (3,)"),
         (["zoo:grid_all", "--samples", "0"], "--samples is at least 1; got 0"),

@@ -32,9 +32,10 @@ class Options:
     subject: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME_OR_CHECKPOINT")]
     """zoo:NAME (see recombine list), EXPERIMENT[:VARIANT], the folder of a run, or a checkpoint."""
     what: Annotated[str | None, UNSET] = None
-    """Which question, such as length (default: all that the experiment asks)."""
+    """Which question, such as length (default: all that the experiment asks; a wrong name is
+    answered with those there are, also by other experiments)."""
     samples: Annotated[int | None, UNSET] = None
-    """Images per number of objects (default, as for the next two: the experiment's)."""
+    """Images per composition or number of objects (default, as for the next two: as declared)."""
     objects: Annotated[str | None, UNSET] = None
     """How many objects to ask for: 4 or 1-9."""
     steps: Annotated[int | None, UNSET] = None
@@ -115,10 +116,13 @@ def chosen_asks(asks: Sequence[Ask], what: str | None) -> tuple[Ask, ...]:
     named = [getattr(ask, "what", None) for ask in asks]
     known = [name for name in dict.fromkeys(named) if name]
     if what not in known:
-        there = (
-            f"is not one of {', '.join(known)}" if known else "is not asked: no question has one"
+        if not known:
+            raise ValueError(
+                f"there is no question {what!r} here; plain measure asks all there are"
+            )
+        raise ValueError(
+            f"question {what!r} is not one of {', '.join(known)}{nearest(what, known)}"
         )
-        raise ValueError(f"question {what!r} {there}{nearest(what, known)}")
     return tuple(ask for ask, name in zip(asks, named, strict=True) if name == what)
 
 
@@ -143,7 +147,7 @@ def chosen_checkpoint(subject: str, seed: int, out: Path) -> Path:
     place = Path(subject)
     if place.is_file():
         return place
-    if not place.exists() and len(place.parts) > 1:
+    if not place.exists() and (len(place.parts) > 1 or place.suffix):
         raise ValueError(
             f"{place} is not there; expected zoo:NAME, an experiment, a run's folder or a file"
         )

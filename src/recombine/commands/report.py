@@ -133,13 +133,13 @@ def records_page(records: Mapping[str, Record]) -> str:
 
 
 def announce(options: Options, records: Mapping[str, Record], changed: list[Path]) -> None:
-    """Print what papers report beside ours, and say which pages changed, or would."""
+    """Say which pages changed, or would; unless that is all, print papers' numbers beside ours."""
     compared = comparisons(records.values())
     if options.json:
         told = {"records": len(records), "changed": [str(path) for path in changed]}
         print_json({"subject": "report", **told, "papers": [each.printed for each in compared]})
         return
-    if compared:
+    if compared and not options.check:
         Console().print(grid(compared))
     verb = "is out of date: run recombine report" if options.check else "updated"
     for path in changed:

@@ -137,8 +137,7 @@ def told_places(experiment: Experiment, options: Options) -> Told:
     """Return what the model is told; say so where it cannot be told all of it."""
     encode = experiment.conditioner.encode
     if not isinstance(encode, EncodesPlaces):
-        written = type(encode).__name__
-        raise ValueError(f"{options.subject} is not told places but {written}; there is no --at")
+        raise ValueError(f"{options.subject} is not told places; there is no --at for it")
     given = [chosen_place(text) for text in options.at]
     # The far border still belongs to the image.
     place = torch.tensor(given).reshape(1, len(given), 2).clamp(max=1 - 2**-24)
@@ -213,4 +212,6 @@ def announce(options: Options, subject: str, told: Told, counted: Counted | None
         print(table(name, each))
     for name, value in measured.items():
         print(f"{name} {quoted(value)}")
-    say(f"{options.out} is written: {len(told.places)} told, {options.count} drawn")
+    say(
+        f"{options.out} is written: {len(told.places)} places told, {options.count} image{'s' * (options.count != 1)} drawn"
+    )

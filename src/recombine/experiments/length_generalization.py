@@ -185,7 +185,7 @@ list_all_local = replace(
 
 grid_one_local_unguided = replace(
     grid_one_local,
-    question="What of that is guidance? The same weights, sampled as told",
+    question="What of that is guidance? The same weights, sampled as told.",
     sampler=grid_all.sampler,
     asks=(Length(Expectation(paper=9, grade="second-hand")),),
 )
@@ -200,7 +200,7 @@ list_all_local_guided = replace(
 # Beside the unguided one: these windows hardly ever have nothing told, so there is no null.
 grid_one_global_window = replace(
     grid_one_local_unguided,
-    question="Is it locality that repairs it? The same network with a window of 17 x 17 cells",
+    question="Is it locality that repairs it? Windows of 17 x 17 cells, every told one heard.",
     network=replace(STUDY_LOCAL, window=8),
     objective=replace(OBJECTIVE, weigh=Windows(CELLS, window=8)),
     asks=(Length(Expectation(most=3)),),
@@ -222,7 +222,7 @@ grid_all_channels = replace(
 
 grid_all_large = replace(
     grid_all,
-    question="Is it the size of the network? The same with nine times the weights",
+    question="Is it the size of the network? The same with nine times the weights.",
     network=replace(LARGE_UNET, entry=STUDY_UNET.entry),
     asks=(Length(),),
     seeds=(0,),
