@@ -212,6 +212,5 @@ def announce(options: Options, subject: str, told: Told, counted: Counted | None
         print(table(name, each))
     for name, value in measured.items():
         print(f"{name} {quoted(value)}")
-    say(
-        f"{options.out} is written: {len(told.places)} places told, {options.count} image{'s' * (options.count != 1)} drawn"
-    )
+    images = "1 image" if options.count == 1 else f"{options.count} images"
+    say(f"{options.out} is written: {len(told.places)} places told, {images} drawn")
