@@ -462,7 +462,7 @@ def test_a_concept_that_is_never_learned_is_the_last():
 
 
 def test_what_was_before_there_were_circles_does_not_count():
-    early = curves([1.0, 1.0, 0.5, 0.2, 1.0, 1.0], [1.0] * 6, [0.0, 0.3, 0.5, 0.2, 1.0, 1.0])
+    early = curves([1.0, 1.0, 0.5, 0.2, 1.0, 1.0], [1.0] * 6, [0.0, 0.49, 0.5, 0.2, 1.0, 1.0])
     found = ConceptSpace().looked_back(BASE, early)
     assert found.measurements["concept_mse_rise_circles@0.25"].value == pytest.approx(0.64 / 2)
     assert found.measurements["concept_mse_rise_circles@0.9"].value == 0
