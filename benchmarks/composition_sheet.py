@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from recombine import run as runner
@@ -26,6 +27,8 @@ from recombine.worlds.shapes2d import Shapes2D
 MODELS = {"dit": "DiT, KL latents", "maskgit": "MaskGIT, codes"}
 """Shipped models, and what they are called in the picture."""
 ROWS, COLUMNS, SEED = 2, 3, 0
+INSET = 0.6
+"""Pixels between the border of an image and its frame."""
 CPU = torch.device("cpu")
 
 
@@ -33,12 +36,8 @@ def main(out: Path) -> None:
     """Draw a row of panels per model, and one of true renders."""
     if not out.resolve().parent.is_dir():
         sys.exit(f"{out.parent} is not there; expected a folder to write {out.name} to")
-    rows = [
-        (
-            "true renders",
-            torch.stack([fresh(Shapes2D(), w, ROWS * COLUMNS, CPU) for w in BINARY.asked]),
-        )
-    ]
+    true = torch.stack([fresh(Shapes2D(), which, ROWS * COLUMNS, CPU) for which in BINARY.asked])
+    rows = [("true renders", true)]
     with torch.inference_mode():
         rows += [(called, drawn(name)) for name, called in MODELS.items()]
         figure = Figure(figsize=(8.6, 0.95 * len(rows) + 0.25), layout="constrained")
@@ -79,14 +78,13 @@ def panel(axes: Axes, images: Tensor, good: list[bool]) -> None:
     side = images.shape[-1]
     for at, (picture, fine) in enumerate(zip(pixels(images).numpy(), good, strict=True)):
         row, column = divmod(at, COLUMNS)
-        box = (column * side, (column + 1) * side, (row + 1) * side, row * side)
-        axes.imshow(picture, extent=box, interpolation="nearest")
+        left, top = column * side, row * side
+        axes.imshow(picture, extent=(left, left + side, top + side, top), interpolation="nearest")
         colour, width = ("0.8", 0.4) if fine else ("#d62728", 1.2)
-        left, end, below, above = box
-        inset = 0.6
-        xs = [left + inset, end - inset, end - inset, left + inset, left + inset]
-        ys = [above + inset, above + inset, below - inset, below - inset, above + inset]
-        axes.plot(xs, ys, color=colour, linewidth=width)
+        inside = (left + INSET, top + INSET)
+        length = side - 2 * INSET
+        look = {"fill": False, "edgecolor": colour, "linewidth": width}
+        axes.add_patch(Rectangle(inside, length, length, **look))
     axes.set_xlim(0, COLUMNS * side)
     axes.set_ylim(ROWS * side, 0)
     axes.set_xticks([])

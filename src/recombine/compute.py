@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from recombine.experiment import Computation, Watched, spelled
+from recombine.experiment import Computation, Watched, command_of, folder_of, spelled
 from recombine.report.files import write_bytes
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
@@ -35,14 +35,12 @@ class Calculation:
 
     def folder(self, out: Path) -> Path:
         """Return where its record lies."""
-        return out / self.name / (self.variant + "-tiny" * self.tiny) / f"seed{self.seed}"
+        return folder_of(self, out)
 
     @property
     def command(self) -> str:
         """What to type to do it again."""
-        options = [f"--{key.replace('_', '-')} {text}" for key, text in self.overrides.items()]
-        words = [f"{self.name}:{self.variant}", *["--tiny"] * self.tiny, *options]
-        return f"recombine run {' '.join(words)} --seed {self.seed}"
+        return command_of(self)
 
     def kept(self, out: Path) -> Record | None:
         """Return the record that is already there, when it is of the same value."""

@@ -271,6 +271,39 @@ def spelled(value: Any) -> str:
     return text
 
 
+@runtime_checkable
+class Named(Protocol):
+    """What is to be run: something declared under a name, in a variant, with a seed."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def variant(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def tiny(self) -> bool: ...
+
+    @property
+    def overrides(self) -> Mapping[str, Any]: ...
+
+
+def folder_of(named: Named, out: Path) -> Path:
+    """Return the folder that it has under `out`."""
+    variant = named.variant + "-tiny" * named.tiny
+    return out / named.name / variant / f"seed{named.seed}"
+
+
+def command_of(named: Named) -> str:
+    """Return what to type to do it again."""
+    options = [f"--{key.replace('_', '-')} {value}" for key, value in named.overrides.items()]
+    words = [f"{named.name}:{named.variant}", *["--tiny"] * named.tiny, *options]
+    return f"recombine run {' '.join(words)} --seed {named.seed}"
+
+
 @dataclass(frozen=True)
 class Plan:
     """One run to be: an experiment as it is declared, shrunk or overridden, and a seed."""
@@ -284,14 +317,12 @@ class Plan:
 
     def folder(self, out: Path) -> Path:
         """Return where the run lies."""
-        return out / self.name / (self.variant + "-tiny" * self.tiny) / f"seed{self.seed}"
+        return folder_of(self, out)
 
     @property
     def command(self) -> str:
         """What to type to run it."""
-        options = [f"--{key.replace('_', '-')} {value}" for key, value in self.overrides.items()]
-        words = [f"{self.name}:{self.variant}", *["--tiny"] * self.tiny, *options]
-        return f"recombine run {' '.join(words)} --seed {self.seed}"
+        return command_of(self)
 
     @property
     def facts(self) -> dict[str, Any]:
