@@ -63,6 +63,10 @@ def test_the_interval_of_a_ratio_covers_the_spread_of_both():
     ratio = timing.over(ours, peer)
     assert (ratio.value, ratio.low, ratio.high, ratio.n) == (30.0, 20.0, 70.0, 3)
     assert timing.over(timing.known(6.0), timing.known(2.0)).low is None
+    # On a busy machine a few rounds may spread below 0: a ratio, and no interval.
+    busy = Measurement(2.0, -1.0, 5.0, n=3)
+    for found in (timing.over(ours, busy), timing.over(busy, peer)):
+        assert (found.low, found.high, found.n) == (None, None, 3)
 
 
 def test_blender_is_asked_by_its_own_python(tmp_path: Path):

@@ -27,15 +27,20 @@ def times(rate: Measurement, by: float) -> Measurement:
 
 
 def over(rate: Measurement, peer: Measurement) -> Measurement:
-    """Return how many times faster than the peer; the interval covers the spread of both."""
+    """Return how many times faster than the peer; the interval covers the spread of both.
+
+    Rates of a few rounds on a busy machine may spread to 0 and below: then there is none.
+    """
     ours, theirs = (
         (each.value, each.value) if each.low is None or each.high is None else (each.low, each.high)
         for each in (rate, peer)
     )
     if rate.low is None and peer.low is None:
         return known(rate.value / peer.value, rate.n)
-    low, high = ours[0] / theirs[1], ours[1] / theirs[0]
-    return Measurement(rate.value / peer.value, low, high, n=min(rate.n, peer.n))
+    n = min(rate.n, peer.n)
+    if min(ours[0], theirs[0]) <= 0:
+        return known(rate.value / peer.value, n)
+    return Measurement(rate.value / peer.value, ours[0] / theirs[1], ours[1] / theirs[0], n=n)
 
 
 def known(value: float, n: int = 1) -> Measurement:
