@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from recombine.condition import Grid, List
-from recombine.experiment import Trained
+from recombine.experiment import Experiment, Trained
 from recombine.experiments import length_generalization as study
 from recombine.measure.length import Rule
 from recombine.models.local import Cells
-from recombine.worlds.clevr import places
+from recombine.worlds.clevr import Clevr, places
 
 CPU = torch.device("cpu")
 
@@ -100,3 +100,18 @@ def test_the_control_differs_in_its_windows_and_in_what_it_hears_of_them():
     assert replace(narrow.network, window=8, entry=Cells()) == wide.network
     assert narrow.network.entry == Cells(nearest=True)
     assert replace(narrow.objective.weigh, window=8) == wide.objective.weigh
+
+
+def test_with_one_object_to_an_image_to_tell_one_is_to_tell_all():
+    # The two variants learn the same then, from the same images: a free check of their records.
+    def told(experiment: Experiment) -> tuple[torch.Tensor, torch.Tensor]:
+        world = experiment.world
+        assert isinstance(world, Clevr)
+        scenes = world.scenes(torch.arange(16), 0)
+        return experiment.conditioner(scenes, torch.Generator().manual_seed(0)), scenes.present
+
+    one, all_ = told(study.grid_one_1), told(study.grid_all_1)
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(one, all_, strict=True))
+    same = ("world", "network", "budget", "objective", "view")
+    assert all(getattr(study.grid_one_1, n) == getattr(study.grid_all_1, n) for n in same)
+    assert not torch.equal(told(study.grid_one)[0], told(study.grid_all)[0])

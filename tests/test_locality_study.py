@@ -318,8 +318,8 @@ def test_the_figure_shows_maps_lines_and_every_checkpoint():
         assert [line.get_alpha() for line in crosses] == [0.25, 0.75]
         assert [text.get_text() for text in axes.texts] == ["25", "75"]
     assert [axes.get_ylabel() for axes in maps[::2]] == [
-        "grid_all\n(locality 0.9)",
-        "grid_one_local\n(locality 0.4)",
+        "grid all\n(0.9)",
+        "grid one local\n(0.4)",
     ]
     lines = [tuple(map(list, line.get_data())) for line in conditional.lines]
     chance = ([0, 1], [0.5, 0.5])
@@ -344,19 +344,36 @@ def test_weights_sampled_again_are_drawn_hollow_and_not_counted():
     runs = [guided, kept("list_all_local", 0, [(1.0, 9)]), kept("grid_one", 0, [(0.2, -2)])]
     *maps, _, _, scatter = draw(runs).axes
     assert [axes.get_ylabel() for axes in maps[::2]] == [
-        "grid_one\n(locality 0.2)",
-        "list_all_local\n(locality 1)",
+        "grid one\n(0.2)",
+        "list all local\n(1)",
     ]
-    assert "n = 2 checkpoints" in scatter.get_title("left")
+    assert scatter.get_title("left").endswith("n = 2 ends of runs")
     assert [len(points.get_facecolors()) for points in scatter.collections] == [1, 1, 0]
     words = [text.get_text() for text in scatter.get_legend().get_texts()]
     assert words == ["grid_one", "list_all_local", "list_all_local_guided (K_max 7, guided)"]
 
 
+def test_other_training_sets_are_points_with_their_number():
+    runs = [kept("grid_all", 0, [(0.9, 4)]), kept("list_all", 0, [(0.3, 0)])]
+    other = kept("grid_all_1", 0, [(0.2, 0)])
+    for each, objects in zip([*runs, other], (3, 3, 1), strict=True):
+        each.curves["length_trained_on"] = [objects]
+    *maps, conditional, _, scatter = draw([other, *runs]).axes
+    assert [axes.get_ylabel() for axes in maps[::2]] == ["grid all\n(0.9)", "list all\n(0.3)"]
+    assert [line.get_label() for line in conditional.lines[:2]] == ["grid_all", "list_all"]
+    # Beside its point, and not in the legend; counted like any other.
+    assert [(text.get_text(), *text.xy) for text in scatter.texts] == [("1", 0.2, 0)]
+    assert len(scatter.collections) == 3
+    legend = scatter.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["grid_all", "list_all"]
+    assert legend.get_title().get_text().endswith("so many objects, else 3")
+    assert "n = 3 ends of runs" in scatter.get_title("left")
+
+
 def test_a_record_without_locality_is_drawn_as_an_empty_row():
     bare = Record("?", "recombine run locality:grid_all --seed 0", "x", 0, "cpu", 1.0, {})
     scatter = draw([bare]).axes[-1]
-    assert "too few checkpoints" in scatter.get_title("left")
+    assert "too few runs" in scatter.get_title("left")
     with pytest.raises(ValueError, match="1 record or more; got none"):
         draw([])
 

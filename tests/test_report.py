@@ -347,17 +347,17 @@ def test_the_findings_hold_question_command_time_number_and_figure():
 
 
 def test_seeds_of_one_question_share_a_row_with_both_intervals():
-    low, high = (number(end) for end in student_t([0.9, 0.7, 0.8]))
+    low, high = (number(end) for end in student_t([0.9, 0.8, 0.85]))
     runs = [
         record(seed=seed, seconds=60.0 + seed, measurements={"k_max": Measurement(value, 0, 1, 9)})
-        for seed, value in enumerate((0.9, 0.7, 0.8))
+        for seed, value in enumerate((0.9, 0.8, 0.85))
     ]
     table = findings([*reversed(runs), record(question="Other?", figure=None)], HERE)
     assert len(table.splitlines()) == 4
-    assert f"k_max 0.8 [{low}, {high}] over 3 seeds (first seed: 0.9 [0, 1], n = 9)" in table
+    assert f"k_max 0.85 [{low}, {high}] over 3 seeds (first seed: 0.9 [0, 1], n = 9)" in table
     assert "| 61 s |" in table
     # Of two seeds Student's interval would reach from below 0 to above 1.
-    assert "k_max 0.9 [0, 1], 0.7 [0, 1], n = 9 " in findings(runs[:2], HERE)
+    assert "k_max 0.9 [0, 1], 0.8 [0, 1], n = 9 " in findings(runs[:2], HERE)
 
 
 def test_some_findings_are_chosen_with_all_their_seeds_in_the_order_named():
@@ -375,6 +375,30 @@ def test_some_findings_are_chosen_with_all_their_seeds_in_the_order_named():
     assert "k_max 9 [8, 10], 9 [8, 10], n = 500" in table
     with pytest.raises(ValueError, match="record 'e' is not known; expected one of a, b, c, d"):
         pasted("<!-- table:findings:e -->\n<!-- /table -->\n", records, HERE)
+
+
+def test_papers_may_be_asked_of_some_records_only():
+    records = {"a": compared(0, 7, "yes"), "b": compared(0, 3, "no", question="And this?")}
+    page = "<!-- table:papers{} -->\n<!-- /table -->\n"
+    assert "And this?" in pasted(page.format(""), records, HERE)
+    assert "And this?" not in pasted(page.format(":a"), records, HERE)
+    with pytest.raises(ValueError, match="record 'c' is not known; expected one of a, b"):
+        pasted(page.format(":c"), records, HERE)
+
+
+def test_seeds_are_listed_where_their_interval_cannot_be_right():
+    def shares(*values: float) -> str:
+        return over_seeds([Measurement(value, 0, 1, 9) for value in values])
+
+    # Beyond 1, below 0, and without width.
+    assert shares(0.9, 0.7, 0.99) == "0.9 [0, 1], 0.7 [0, 1], 0.99 [0, 1], n = 9"
+    assert shares(0.1, 0.3, 0.01) == "0.1 [0, 1], 0.3 [0, 1], 0.01 [0, 1], n = 9"
+    assert shares(1.0, 1.0, 1.0) == "1 [0, 1], 1 [0, 1], 1 [0, 1], n = 9"
+    # What is no share may leave the range of one: by itself, or by its interval.
+    assert "over 3 seeds" in over_seeds(
+        [Measurement(each, None, None, 9) for each in (0.1, 1.2, 2)]
+    )
+    assert "over 3 seeds" in over_seeds([Measurement(each, -1, 2, 9) for each in (0.9, 0.7, 0.99)])
 
 
 def test_one_seed_needs_no_mean():

@@ -6,13 +6,15 @@ the square is what counts as near), and which told objects (crosses; per cent, r
 the lowest place of one scene; the number beside it is of all places and scenes. Right: both
 localities over noise, mean over seeds, shaded high noise; and K_max beyond training over
 conditional locality, a point per checkpoint: small early in training, where locality is there
-before K_max, large at its end. Weights that are sampled a second time, with guidance or without,
-are drawn hollow and not counted again. Locality is never measured under guidance.
+before K_max, large at its end. Models that were trained on more or fewer objects than most are
+points only, with that number beside them. Weights that are sampled a second time, with guidance or
+without, are drawn hollow and not counted again. Locality is never measured under guidance.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, mode
+from textwrap import wrap
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -22,6 +24,7 @@ from matplotlib.ticker import MaxNLocator
 
 from recombine.figures import DASHES, TOLD_COLOURS
 from recombine.measure.locality import HIGH, RADIUS
+from recombine.measurement import Number
 from recombine.report.record import Record
 from recombine.report.table import checkpoints, correlation, number, quoted, variant
 
@@ -32,6 +35,8 @@ SAMPLED_AGAIN = ("_guided", "_unguided")
 _MARKERS = {"_local": "s", "_global_window": "^", "_channels": "D", "_anywhere": "v"}
 _SIZES = (70, 34, 14)
 """Of a point at the end of training, before it, and earlier."""
+_SIDE = 1.4
+"""Of a heat map, in inches."""
 _APART = 0.2
 """How far points of two seeds are set apart; K_max is a whole number."""
 
@@ -55,10 +60,16 @@ class Model:
         return not self.variant.endswith(SAMPLED_AGAIN)
 
     @property
+    def trained_on(self) -> int:
+        """The most objects that it has seen in one image; 0 where that is not told."""
+        return int(self.runs[0].curves.get("length_trained_on", [0])[0])
+
+    @property
     def title(self) -> str:
         """Its name, and the conditional locality of its first run at high noise."""
         high = self.runs[0].measurements.get("conditional_locality")
-        return self.variant if high is None else f"{self.variant}\n(locality {number(high.value)})"
+        lines = wrap(self.variant.replace("_", " "), 14)
+        return "\n".join(lines if high is None else [*lines, f"({number(high.value)})"])
 
     @property
     def words(self) -> str:
@@ -104,12 +115,13 @@ def draw(records: Sequence[Record]) -> Figure:
     models = _models(records)
     if not models:
         raise ValueError("locality is drawn from 1 record or more; got none")
-    alone = [model for model in models if model.counted] or models
+    usual = mode(model.trained_on for model in models)
+    alone = [model for model in models if model.counted and model.trained_on == usual] or models
     maps = [kept_maps(model.runs[0]) for model in alone]
     columns = max(1, *map(len, maps))
-    height = max(1.9 * len(alone) + 0.4, 9.0)
-    figure = Figure(figsize=(1.9 * columns + 7.0, height), layout="constrained")
-    halves: Any = figure.subfigures(1, 2, width_ratios=[1.9 * columns + 0.6, 6.4])
+    height = max(_SIDE * len(alone) + 0.4, 11.0)
+    figure = Figure(figsize=(_SIDE * columns + 8.0, height), layout="constrained")
+    halves: Any = figure.subfigures(1, 2, width_ratios=[_SIDE * columns + 1.2, 6.8])
     left, right = halves
     panels = left.subplots(len(alone), columns, squeeze=False)
     for row, model in zip(panels, alone, strict=True):
@@ -121,7 +133,7 @@ def draw(records: Sequence[Record]) -> Figure:
     _over_noise(conditional, alone, "conditional_locality")
     _over_noise(pixel, alone, "pixel_locality")
     pixel.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", handlelength=3.5)
-    _scatter(scatter, models)
+    _scatter(scatter, models, usual)
     return figure
 
 
@@ -170,7 +182,8 @@ def _row(row: Sequence[Axes], model: Model) -> None:
     for axes in row:
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_color("0.8")
-    row[0].set_ylabel(model.title, fontsize=9, color=model.colour)
+    beside: dict[str, Any] = {"rotation": 0, "ha": "right", "va": "center"}
+    row[0].set_ylabel(model.title, fontsize=8.5, color=model.colour, **beside)
     places = model.runs[0].curves.get("locality_places", [])
     for axes, shown in zip(row, kept_maps(model.runs[0]), strict=False):
         draw_map(axes, shown, places)
@@ -195,8 +208,9 @@ def _beside(axes: Axes) -> dict[str, Any]:
     return {"transform": axes.get_yaxis_transform(), "fontsize": 7.5, "color": "0.4"}
 
 
-def _scatter(axes: Axes, models: Sequence[Model]) -> None:
+def _scatter(axes: Axes, models: Sequence[Model], usual: int) -> None:
     for model in models:
+        as_usual = model.trained_on == usual
         for seed, run in enumerate(model.runs):
             # The end first, so that early points of the same place lie on it.
             points = checkpoints(run, PAIR)[::-1]
@@ -204,21 +218,46 @@ def _scatter(axes: Axes, models: Sequence[Model]) -> None:
             places = [x for x, _ in points], [y + apart for _, y in points]
             sizes = [*_SIZES, *_SIZES[-1:] * (len(points) - 3)][: len(points)]
             axes.plot(*places, color=model.colour, linewidth=0.6, alpha=0.5, zorder=2)
-            label = model.words if seed == 0 else None
+            label = model.words if seed == 0 and as_usual else None
             axes.scatter(*places, s=sizes, label=label, **model.point)
-    found = correlation([run for model in models if model.counted for run in model.runs], PAIR)
-    said = f"Spearman {quoted(found)} checkpoints" if found else "too few checkpoints to correlate"
-    axes.set_title(f"K_max beyond training; {said}", loc="left", fontsize=10)
+            if points and not as_usual:
+                _note(axes, (places[0][0], places[1][0]), model)
+    _said(axes, [run for model in models if model.counted for run in model.runs])
     axes.set_xlabel("conditional locality at high noise (small: early in training)", fontsize=9)
     axes.set_ylabel("K_max minus the most objects seen", fontsize=9)
     axes.axhline(0, color="0.85", linewidth=0.8, zorder=0)
-    title: dict[str, Any] = {"title": "hollow: the same weights again, not counted"}
-    legend = axes.legend(frameon=False, fontsize=8, title_fontsize=8, alignment="left", **title)
+    _legend(axes, [model.trained_on for model in models], usual)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    _finish(axes)
+
+
+def _note(axes: Axes, at: tuple[Number, Number], model: Model) -> None:
+    """Write beside a point on how many objects it was trained."""
+    style: dict[str, Any] = {"fontsize": 8, "color": model.colour, "va": "center", "zorder": 5}
+    axes.annotate(
+        str(model.trained_on), at, xytext=(-6, 0), ha="right", textcoords="offset points", **style
+    )
+
+
+def _said(axes: Axes, runs: Sequence[Record]) -> None:
+    """Put Spearman's coefficient above: over the ends of runs, and over all checkpoints."""
+    ends, every = correlation(runs, PAIR, slice(-1, None)), correlation(runs, PAIR)
+    said = "too few runs to correlate"
+    if ends and every:
+        said = f"Spearman {quoted(ends)} ends of runs"
+        said += f"; {number(every.value)}, n = {every.n} checkpoints" if every.n > ends.n else ""
+    axes.set_title(f"K_max beyond training\n{said}", loc="left", fontsize=10)
+
+
+def _legend(axes: Axes, trained_on: Sequence[int], usual: int) -> None:
+    lines = ["hollow: the same weights again, not counted"]
+    if set(trained_on) - {usual}:
+        lines.append(f"digits: trained on at most so many objects, else {usual}")
+    title: dict[str, Any] = {"title": "\n".join(lines), "title_fontsize": 8, "alignment": "left"}
+    legend = axes.legend(frameon=False, fontsize=8, **title)
     for handle in legend.legend_handles:
         if handle is not None:
             handle.set(sizes=[_SIZES[1]])
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    _finish(axes)
 
 
 def _finish(axes: Axes) -> None:

@@ -3,7 +3,8 @@
 A page says `<!-- table:NAME -->` and `<!-- /table -->`; what stands between them is replaced.
 NAME is `findings` (every question, one row each, but for records in a folder of their own),
 `findings:RECORD,...` (only the questions of these, in this order, with all their seeds),
-`papers` (what a paper reports, beside ours), `measurements:RECORD` (one record, whole),
+`papers` or `papers:RECORD,...` (what a paper reports, beside ours),
+`measurements:RECORD` (one record, whole),
 `compared:RECORD,...:MEASUREMENT,...` (a row per record) or
 `correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
 """
@@ -51,13 +52,15 @@ def quoted(measured: Measurement) -> str:
 def over_seeds(runs: Sequence[Measurement]) -> str:
     """Write one measurement of several seeds: Student's interval, then that of the first seed.
 
-    Listed are whole numbers, as 7.5 is not a count, and two seeds: an interval from two values says
-    little and may leave the range of a rate.
+    Listed are whole numbers, as 7.5 is not a count, two seeds, as an interval from two values says
+    little, and seeds whose interval cannot be right: without width, or beyond the ends of a share.
     """
-    if len(runs) > 2 and not all(isinstance(run.value, int) for run in runs):
-        values = [run.value for run in runs]
-        mean = f"{number(fmean(values))}{_interval(*student_t(values))}"
-        return f"{mean} over {len(runs)} seeds (first seed: {quoted(runs[0])})"
+    values = [run.value for run in runs]
+    if len(runs) > 2 and not all(isinstance(value, int) for value in values):
+        low, high = student_t(values)
+        if low < high and (_in_unit(low, high) or not all(map(_is_share, runs))):
+            mean = f"{number(fmean(values))}{_interval(low, high)}"
+            return f"{mean} over {len(runs)} seeds (first seed: {quoted(runs[0])})"
     samples = dict.fromkeys(f"{run.n:,}" for run in runs)
     return f"{', '.join(map(_value, runs))}, n = {' and '.join(samples)}"
 
@@ -221,8 +224,8 @@ def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
         asked = dict.fromkeys(each.question for each in _named(subject, records)) if subject else {}
         chosen = [[each for each in every if each.question == question] for question in asked]
         return findings([*chain(*chosen)] if asked else every, beside)
-    if name == "papers":
-        return papers(records.values())
+    if kind == "papers":
+        return papers(_named(subject, records) if subject else records.values())
     if kind == "measurements" and subject in records:
         return measurements(records[subject])
     if kind in ("compared", "correlated"):
@@ -253,6 +256,18 @@ def _named(which: str, records: Mapping[str, Record]) -> list[Record]:
 
 def _having(name: str, runs: Iterable[Record]) -> list[Record]:
     return [run for run in runs if name in run.measurements]
+
+
+def _in_unit(low: Number, high: Number) -> bool:
+    return low >= 0 and high <= 1
+
+
+def _is_share(measured: Measurement) -> bool:
+    """Tell whether this looks like a share of something: it and its interval are from 0 to 1."""
+    ends = (measured.low, measured.high)
+    return _in_unit(measured.value, measured.value) and all(
+        end is None or 0 <= end <= 1 for end in ends
+    )
 
 
 def _value(measured: Measurement | None) -> str:
