@@ -124,6 +124,13 @@ def test_what_is_not_shipped_is_named():
         wide(torch.zeros(1, 3, 28, 28))
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_kept():
+    """Probes and renders are changed below: what was read of them before must not be used."""
+    yield
+    objective.renders_read.cache_clear()
+
+
 @contextmanager
 def forgotten(*caches: Any) -> Iterator[None]:
     """Keep nothing that was read meanwhile: others may ask for the same names."""
@@ -240,6 +247,7 @@ def test_a_perfect_model_and_a_perfect_view_have_no_distance(monkeypatch: pytest
     found = []
     for seed in range(16):
         monkeypatch.setattr(probe, "FRESH", seed)
+        objective.renders_read.cache_clear()
         with torch.no_grad():
             found.append(ask(trained, torch.Generator().manual_seed(0)).measurements)
     for whose, level in itertools.product(("", "_view"), (0, 2)):
@@ -294,10 +302,16 @@ def test_each_reader_reads_with_its_own_weights(monkeypatch: pytest.MonkeyPatch)
     experiment = replace(objective.dit_pixels, view=Unchanged())
     monkeypatch.setattr(Trained, "images", lambda self, told, _: torch.ones(len(told), 3, 28, 28))
     trained = Trained(experiment, lambda x, sigma, condition: x, CPU)
+    ask = replace(experiment.asks[0].tiny(), samples=3)
     with torch.no_grad():
-        experiment.asks[0].tiny()(trained, torch.Generator().manual_seed(0))
+        first = ask(trained, torch.Generator().manual_seed(0))
     assert asked.count(("probe_linear", True)) == 3
     assert set(asked) == {("probe", False), ("probe_linear", True)}
+    # At the next look true renders and the view are what they were: only the model is read.
+    with torch.no_grad():
+        again = ask(trained, torch.Generator().manual_seed(0))
+    assert asked.count(("probe_linear", True)) == 4
+    assert again.measurements == first.measurements
 
 
 def test_renders_of_few_images_are_without_end():

@@ -64,6 +64,16 @@ def test_the_exact_interval_has_its_closed_forms_at_the_ends():
     assert exact_binomial(10, 10) == pytest.approx((0.025 ** (1 / 10), 1))
 
 
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 2_048])
+def test_the_exact_interval_is_that_of_scipys_search(n: int):
+    from scipy import stats
+
+    for successes in {0, 1, n // 3, n - 1, n}:
+        for confidence in (0.95, 0.975):
+            searched = stats.binomtest(successes, n).proportion_ci(confidence, method="exact")
+            assert exact_binomial(successes, n, confidence) == pytest.approx(searched, abs=1e-10)
+
+
 def test_the_exact_interval_has_a_published_value():
     # 81 of 263 (Agresti and Coull 1998 and many after them): 0.2527 to 0.3676.
     low, high = exact_binomial(81, 263)

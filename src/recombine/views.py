@@ -18,9 +18,11 @@ from recombine.models.tokenizer import Autoencoder, AutoencoderModule
 
 @runtime_checkable
 class View(Protocol):
-    """From images in [0, 1] to what a model sees, and back."""
+    """From images in [0, 1] to what a model sees, and back. A view is a value."""
 
     def __call__(self, image: Tensor, /) -> Tensor: ...
+
+    def __hash__(self) -> int: ...
 
     def back(self, x: Tensor, /) -> Tensor: ...
 

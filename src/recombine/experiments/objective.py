@@ -36,7 +36,7 @@ from recombine.sample.unmask import Unmask
 from recombine.scene import Scenes, concept_rows
 from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
 from recombine.train import cosine
-from recombine.views import Centred, Codes, Latents
+from recombine.views import Centred, Codes, Latents, View
 from recombine.worlds.files.celeba import CelebA
 from recombine.worlds.shapes2d import FewShapes2D, Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
@@ -85,24 +85,17 @@ class Composition:
             [conditioner.encode(means(world, each, self.samples, device)) for each in which]
         )
         drawn = trained.images(conditioner.asked(told, generator), generator).clamp(0, 1)
-        true = torch.cat([fresh(world, each, self.samples, device) for each in which])
-        # Others than the true ones: distances are between sets that are drawn apart.
-        others = [fresh(world, each, self.samples, device, first=self.samples) for each in which]
-        through = experiment.view.back(experiment.view(torch.cat(others))).clamp(0, 1)
-        found: dict[str, Measurement] = {}
-        for whose, images in (("", drawn), ("_ceiling", true), ("_view", through)):
-            rows = read(images).split(self.samples)
-            found |= accuracies(self.split, dict(zip(which, rows, strict=True)), whose)
-            found |= self._read_otherwise(images, world, whose)
-        for whose, images in (("", drawn), ("_view", through)):
-            found |= self._apart(read.features(images), read.features(true), whose)
+        found = self.read(drawn, world, "")
+        beside, true = renders_read(self, world, experiment.view, device)
+        found |= {**beside, **self.apart(read.features(drawn), true, "")}
         sheet = {"-".join(each): drawn[at * self.samples :][:8] for at, each in enumerate(which)}
         return Findings(found, images=sheet if len(which) <= 8 else {})
 
-    def _read_otherwise(self, images: Tensor, world: Single, whose: str) -> dict[str, Measurement]:
-        """Return what the other readers say, and how far from true renders the images are."""
-        which, found = self.split.asked, {}
-        read: dict[str, Tensor] = {}
+    def read(self, images: Tensor, world: Single, whose: str) -> dict[str, Measurement]:
+        """Return what all readers say, and how far from true renders the images are."""
+        which = self.split.asked
+        read = {"": zoo.probe(self.probe, self.reader, images.device)(images)}
+        found: dict[str, Measurement] = {}
         if self.linear is not None:
             reader = replace(self.reader, linear=True)
             read["_linear"] = zoo.probe(self.linear, reader, images.device)(images)
@@ -112,7 +105,7 @@ class Composition:
             # Of each composition, to its own renders.
             own = far.unflatten(0, (len(which), -1)).diagonal(dim1=0, dim2=2).T
             for level in self.split.levels:
-                # Their jitter is the same in all compositions: the mean over these, as in _apart.
+                # Their jitter is the same in all compositions: the mean over these, as in apart.
                 mine = [own[which.index(each)].tolist() for each in self.split.at(level)]
                 apart = averaged([Measurement.mean(each) for each in mine])
                 found[f"render_distance{whose}@level{level}"] = apart
@@ -121,7 +114,7 @@ class Composition:
             found |= accuracies(self.split, by, f"{who}{whose}")
         return found
 
-    def _apart(self, images: Tensor, true: Tensor, whose: str) -> dict[str, Measurement]:
+    def apart(self, images: Tensor, true: Tensor, whose: str) -> dict[str, Measurement]:
         """Return how far images are from true renders in the probe's features, by level.
 
         The mean over compositions: pooled, they would not be drawn independently.
@@ -147,6 +140,24 @@ class Composition:
     def tiny(self) -> "Composition":
         """Return the same question with few samples."""
         return replace(self, samples=2, renders=min(self.renders, 8))
+
+
+@cache
+def renders_read(
+    ask: Composition, world: Single, view: View, device: torch.device
+) -> tuple[Mapping[str, Measurement], Tensor]:
+    """Return what readers say of true renders and of the view, and the features of the former.
+
+    The same at every look, so they are read once.
+    """
+    which, samples = ask.split.asked, ask.samples
+    true = torch.cat([fresh(world, each, samples, device) for each in which])
+    # Others than the true ones: distances are between sets that are drawn apart.
+    others = [fresh(world, each, samples, device, first=samples) for each in which]
+    through = view.back(view(torch.cat(others))).clamp(0, 1)
+    features = zoo.probe(ask.probe, ask.reader, device).features
+    found = ask.read(true, world, "_ceiling") | ask.read(through, world, "_view")
+    return found | ask.apart(features(through), features(true), "_view"), features(true)
 
 
 @cache
