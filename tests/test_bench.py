@@ -96,6 +96,16 @@ def test_the_local_denoiser_is_compared_with_its_twin(capsys):
     assert found["ratio@patch_by_patch"]["value"] == pytest.approx(ways[0] / ways[1])
 
 
+def test_steps_are_taken_in_turn():
+    taken: list[str] = []
+    both = train.in_turn(
+        [lambda: taken.append("one"), lambda: taken.append("other")], torch.device("cpu")
+    )
+    both()
+    both()
+    assert taken == ["one", "other"] * 2
+
+
 def test_training_costs_three_forward_passes():
     """Ten images a second of 2 operations each keep a machine of 60 a second busy."""
     assert train.flop_use(timing.known(10.0), 2, timing.known(60.0)).value == 1.0

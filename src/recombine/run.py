@@ -6,9 +6,10 @@ CPU the weights and metrics are, to the bit, those of a run that was never stopp
 
 import json
 import math
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -32,7 +33,7 @@ from recombine.data import Stream
 from recombine.draw import bits
 from recombine.experiment import Findings, Plan, Trained, joined, spelled
 from recombine.objectives.jepa import WithJepa
-from recombine.report.files import write_bytes, write_text
+from recombine.report.files import naming, write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
 from recombine.report.record import Record
@@ -89,18 +90,64 @@ def machine(device: torch.device) -> Accelerator:
 
 def run(plan: Plan, accelerator: Accelerator, settings: Settings) -> Record | None:
     """Train or go on training, measure, and write the record; only the first process has it."""
-    session = Session(plan, accelerator, settings)
-    session.open()
+    return together([plan], accelerator, [settings])[0]
+
+
+def together(
+    plans: Sequence[Plan], accelerator: Accelerator, settings: Sequence[Settings]
+) -> list[Record | None]:
+    """Run several plans at once, a step of each in turn; their numbers are those of runs alone.
+
+    Small networks leave much of a GPU idle: there each run has a stream of its own.
+    """
+    folders = [str(plan.folder(each.out)) for plan, each in zip(plans, settings, strict=True)]
+    if twice := {each for each in folders if folders.count(each) > 1}:
+        raise ValueError(f"a run at a time writes into a folder; got {', '.join(twice)} twice")
+    sessions = [
+        Session(plan, accelerator, each, len(plans))
+        for plan, each in zip(plans, settings, strict=True)
+    ]
+    for session in sessions:
+        session.open()
     try:
-        session.train()
-        record = session.finish() if accelerator.is_main_process else None
-    except KeyboardInterrupt as stop:
-        last = checkpoints(session.folder)[:1]
-        at = f"saved as {last[0]}" if last else "nothing is saved yet"
-        raise Interrupted(f"stopped: {at}; the same command goes on from there") from stop
+        with interruptible() as stop:
+            _in_turn(sessions, stop)
+        first = accelerator.is_main_process
+        records = [session.finish() if first else None for session in sessions]
+    except KeyboardInterrupt as stopped:
+        last = [path for session in sessions for path in checkpoints(session.folder)[:1]]
+        at = f"saved as {', '.join(map(str, last))}" if last else "nothing is saved yet"
+        raise Interrupted(f"stopped: {at}; the same command goes on from there") from stopped
     accelerator.wait_for_everyone()
     accelerator.free_memory()
-    return record
+    return records
+
+
+def _in_turn(sessions: Sequence["Session"], stop: threading.Event) -> None:
+    """Take a step of each run in turn until all are done; asked to stop, all save first."""
+    stopped = None
+    own = [queue(each.accelerator.device) if sessions[1:] else nullcontext() for each in sessions]
+    left = [(session.steps(stop), here) for session, here in zip(sessions, own, strict=True)]
+    while left:
+        for turn in tuple(left):
+            steps, here = turn
+            try:
+                with here:
+                    next(steps)
+            except (StopIteration, Interrupted) as end:
+                left.remove(turn)
+                stopped = end if isinstance(end, Interrupted) else stopped
+    if stopped:
+        raise stopped
+
+
+def queue(device: torch.device) -> AbstractContextManager[Any]:
+    """Return where to queue work beside other work: a stream behind what a GPU was given before."""
+    if device.type != "cuda":
+        return nullcontext()
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    return torch.cuda.stream(stream)
 
 
 def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Drawn = unwatched) -> Trained:
@@ -108,7 +155,7 @@ def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Drawn = unwa
     checkpoint = Checkpoint.load(path)
     plan.check(checkpoint.facts, path)
     denoiser = _untrained(plan, accelerator.device)
-    with _naming(path):
+    with naming(path):
         unpack_average(checkpoint.tensors, denoiser)
     # Convolutions are faster with the channels of a pixel side by side, on a CPU too.
     denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -127,8 +174,11 @@ def measured(trained: Trained, seed: int) -> Findings:
 class Session:
     """A run in progress: what is in memory, and the folder it is kept in."""
 
-    def __init__(self, plan: Plan, accelerator: Accelerator, settings: Settings) -> None:
+    def __init__(
+        self, plan: Plan, accelerator: Accelerator, settings: Settings, beside: int = 1
+    ) -> None:
         self.plan, self.accelerator, self.settings = plan, accelerator, settings
+        self.beside = beside  # so many runs share the device, and each counts its share of the time
         self.folder = plan.folder(settings.out)
         self.metrics = Metrics(self.folder / "metrics.jsonl")
         self.seconds, self.started = 0.0, time.perf_counter()
@@ -184,13 +234,13 @@ class Session:
             older = f"; remove it to go on from {found[1].name}" if found[1:] else ""
             raise ValueError(f"{error}{older}") from error
         self.plan.check(checkpoint.facts, found[0])
-        with _naming(found[0]):
+        with naming(found[0]):
             unpack(checkpoint.tensors, self.weights, self.generators)
         self.stream = self.stream.resumed(checkpoint.facts["stream"])
         self.seconds, self.first_loss = (checkpoint.facts[k] for k in ("seconds", "first_loss"))
 
-    def train(self) -> None:
-        """Take the steps that are left; look, measure and save on the way."""
+    def steps(self, stop: threading.Event) -> Iterator[None]:
+        """Take the steps that are left, one at a time; look, measure and save on the way."""
         experiment = self.plan.experiment
         budget, noise = experiment.budget, self.generators["noise"]
         average = self._target() if isinstance(experiment.objective, WithJepa) else None
@@ -198,13 +248,13 @@ class Session:
         step = Step(*parts, self.called, self.share, average)
         left = range(self.stream.step + 1, budget.steps + 1)
         pending: list[Tensor] = []
-        with interruptible() as stop:
-            for taken in train(self._graphed(step), self._examples(), budget.rate, left):
-                pending.append(taken.loss)
-                if self._due(taken.index, stop.is_set()):
-                    stopping = self._look(taken.index, pending, stop.is_set())
-                    self._keep(taken.index, stopping)
-                    pending = []
+        for taken in train(self._graphed(step), self._examples(), budget.rate, left):
+            pending.append(taken.loss)
+            if self._due(taken.index, stop.is_set()):
+                stopping = self._look(taken.index, pending, stop.is_set())
+                self._keep(taken.index, stopping)
+                pending = []
+            yield
 
     def _target(self) -> nn.Module:
         """Return the average as an objective that learns from it calls it, at every step."""
@@ -261,7 +311,7 @@ class Session:
         if first and (stopping or self._saves(step)):
             self._save(step)
         if stopping:
-            raise KeyboardInterrupt
+            raise Interrupted
 
     def _save(self, step: int) -> None:
         tensors = packed(self.weights, self.generators)
@@ -285,7 +335,7 @@ class Session:
         raise Diverged(f"{what} at step {step}; {good}; try --learning-rate {rate:.2g}")
 
     def _elapsed(self) -> float:
-        return self.seconds + time.perf_counter() - self.started
+        return self.seconds + (time.perf_counter() - self.started) / self.beside
 
     def _asked(self, step: int) -> Findings:
         device = self.accelerator.device
@@ -320,15 +370,6 @@ class Session:
         )
         record.save(path)
         return record
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Put the name of the file before what is wrong with it."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _facts(path: Path) -> dict[str, Any]:

@@ -124,3 +124,25 @@ def test_jepa_learns_the_same_from_a_compiled_average(tmp_path: Path):
         found.append([each["loss"] for each in map(json.loads, lines) if "loss" in each])
     assert len(found[0]) == 20
     assert found[1] == pytest.approx(found[0], rel=0.02)
+
+
+def test_runs_at_once_have_the_losses_of_runs_alone(tmp_path: Path):
+    """Each on a stream of its own, its step a graph of its own."""
+    machine = run.machine(torch.device("cuda"))
+    plans = [
+        seeded("objective", name, [0], True, {"steps": 60})[0] for name in ("dit_vq", "maskgit")
+    ]
+    for plan in plans:
+        run.run(plan, machine, run.Settings(tmp_path / "alone"))
+    run.together(plans, machine, [run.Settings(tmp_path / "together")] * 2)
+    for plan in plans:
+        alone, together = (
+            [
+                each["loss"]
+                for each in map(json.loads, (plan.folder(tmp_path / name) / "metrics.jsonl").open())
+                if "loss" in each
+            ]
+            for name in ("alone", "together")
+        )
+        assert len(alone) == 60
+        assert together == pytest.approx(alone, rel=1e-3)

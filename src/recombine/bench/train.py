@@ -1,6 +1,6 @@
 """Images trained on per second, beside diffusers and the card's own matrix rate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -17,6 +17,8 @@ from recombine.models.unet import LARGE_UNET, STUDY_UNET
 from recombine.objectives.diffusion import Diffusion
 from recombine.train import Graphed, Step, Weights
 
+AT_ONCE = 3
+"""Transformers that are trained beside each other."""
 TRAINING_FLOPS = 3
 """Times a forward pass: backwards costs twice as much again."""
 
@@ -43,10 +45,27 @@ def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
         ours = add("matched_unet", peer.OURS.build(), 64, peer.TOLD, 512 if on_gpu else 2)
         theirs = add("diffusers", peer.Peer(), 64, peer.TOLD, 512 if on_gpu else 2)
         found["ratio@diffusers"] = over(ours, theirs)
-    found["steps_per_second@study_dit"] = speed(
-        training(STUDY_DIT.build(), 28, 4, 256 if on_gpu else 16, device), 1, seconds
-    )
+    many = AT_ONCE if on_gpu else 1
+    steps = [training(STUDY_DIT.build(), 28, 4, 256 if on_gpu else 16, device) for _ in range(many)]
+    alone = found["steps_per_second@study_dit"] = speed(steps[0], 1, seconds)
+    if on_gpu:
+        at_once = found["steps_per_second@dits_at_once"] = speed(
+            in_turn(steps, device), many, seconds
+        )
+        found["ratio@one_dit"] = over(at_once, alone)
     return found
+
+
+def in_turn(steps: Sequence[Callable[[], object]], device: torch.device) -> Callable[[], None]:
+    """Return a function that takes each of these steps, as `recombine run --together` does."""
+    own = [run.queue(device) for _ in steps]
+
+    def each() -> None:
+        for step, here in zip(steps, own, strict=True):
+            with here:
+                step()
+
+    return each
 
 
 def training(

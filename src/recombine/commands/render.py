@@ -14,7 +14,7 @@ from recombine.commands import choice
 from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.parse import UNSET
 from recombine.measurement import Measurement
-from recombine.report.files import new_folder, refuse_occupied
+from recombine.report.files import naming, new_folder, refuse_occupied
 from recombine.report.picture import pictures, write_png
 from recombine.scene import Scenes, World
 from recombine.worlds import scene_file
@@ -131,11 +131,9 @@ def given(path: Path, world: World, image_size: str | None) -> tuple[Scenes, lis
     """Read a file of scenes and the names of their images."""
     size = None if image_size is None else choice.chosen_image_size(image_size)
     content = json_content(path)
-    try:
+    with naming(path):
         scenes, names = scene_file.read(content, world, size)
         refuse_tricks(names)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
     return scenes, names
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
 from recombine.figures import experiments_of, figures
-from recombine.report.files import write_text
+from recombine.report.files import naming, write_text
 from recombine.report.page import Section, Table, page
 from recombine.report.record import Record
 from recombine.report.table import PAPERS, Comparison, comparisons, duration, number, pasted, quoted
@@ -117,10 +117,8 @@ def changed_pages(root: Path, records: Mapping[str, Record]) -> dict[Path, str]:
         if not path.exists():
             continue
         text = path.read_text(encoding="utf-8")
-        try:
+        with naming(path):
             filled = pasted(text, records, path.parent.relative_to(root))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
         if filled != text:
             changed[path] = filled
     return changed

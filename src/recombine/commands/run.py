@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import tyro
+from rich.progress import Progress
 
 from recombine import run as runner
 from recombine.commands import choice, console
@@ -68,6 +69,8 @@ class Options:
     """Steps between checkpoints."""
     eager: bool = False
     """Do not compile on a GPU."""
+    together: int = 1
+    """Train so many runs at once, a step of each in turn: small networks leave a GPU idle."""
     json: bool = False
     """Print one JSON object and nothing else on standard output."""
 
@@ -78,15 +81,18 @@ def run(options: Options) -> int:
     accelerator = runner.machine(choice.chosen_device(options.device))
     records: list[tuple[Plan, Record]] = []
     try:
-        for plan in plans:
-            with progress(plan, quiet=not accelerator.is_main_process) as watch:
-                settings = runner.Settings(
-                    options.out, options.save_every, not options.eager, watch
-                )
-                record = runner.run(plan, accelerator, settings)
-            if record:
-                records.append((plan, record))
-                announce(plan, record, options.out)
+        for at in range(0, len(plans), options.together):
+            group = plans[at : at + options.together]
+            with progress(group, quiet=not accelerator.is_main_process) as watches:
+                settings = [
+                    runner.Settings(options.out, options.save_every, not options.eager, watch)
+                    for watch in watches
+                ]
+                found = runner.together(group, accelerator, settings)
+            for plan, record in zip(group, found, strict=True):
+                if record:
+                    records.append((plan, record))
+                    announce(plan, record, options.out)
     except runner.Interrupted as stop:
         say(f"recombine: {stop}")
         return INTERRUPTED
@@ -108,6 +114,8 @@ def planned(options: Options) -> list[Plan]:
         raise ValueError("name an experiment to run (see recombine list)")
     if options.seeds is not None and options.seed is not None:
         raise ValueError(f"--seed {options.seed} and --seeds {options.seeds} exclude each other")
+    if options.together < 1:
+        raise ValueError(f"1 run or more is trained at once; got --together {options.together}")
     given = {name: getattr(options, name) for name in OVERRIDES}
     overrides = {name: value for name, value in given.items() if value is not None}
     seeds = (options.seed,) if options.seed is not None else chosen_seeds(options.seeds)
@@ -171,23 +179,26 @@ def chosen_seeds(text: str | None) -> list[int]:
 
 
 @contextmanager
-def progress(plan: Plan, quiet: bool) -> Iterator[runner.Watch]:
-    """Show a bar with images per second, the loss and the time left."""
-    budget = plan.experiment.budget
+def progress(plans: Sequence[Plan], quiet: bool) -> Iterator[list[runner.Watch]]:
+    """Show a bar for each run with images per second, the loss and the time left."""
     with console.bar(quiet) as bar:
-        task = bar.add_task(
-            f"{plan.name}:{plan.variant} seed {plan.seed}", total=budget.steps, speed=""
-        )
-        before: list[tuple[int, float]] = []
+        yield [_watch(plan, bar) for plan in plans]
 
-        def watch(step: int, loss: float) -> None:
-            now = time.perf_counter()
-            at, since = before[-1] if before else (step, now)
-            before[:] = [(step, now)]
-            speed = (step - at) * budget.batch / (now - since) if now > since else 0
-            bar.update(task, completed=step, speed=f"{speed:,.0f} images/s, loss {loss:.4f}")
 
-        yield watch
+def _watch(plan: Plan, bar: Progress) -> runner.Watch:
+    budget = plan.experiment.budget
+    name = f"{plan.name}:{plan.variant} seed {plan.seed}"
+    task = bar.add_task(name, total=budget.steps, speed="")
+    before: list[tuple[int, float]] = []
+
+    def watch(step: int, loss: float) -> None:
+        now = time.perf_counter()
+        at, since = before[-1] if before else (step, now)
+        before[:] = [(step, now)]
+        speed = (step - at) * budget.batch / (now - since) if now > since else 0
+        bar.update(task, completed=step, speed=f"{speed:,.0f} images/s, loss {loss:.4f}")
+
+    return watch
 
 
 def announce(plan: Planned, record: Record, out: Path) -> None:

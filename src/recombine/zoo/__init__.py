@@ -18,7 +18,7 @@ from recombine.checkpoint import LEARNED_FROM, Checkpoint, unpack_average
 from recombine.models.detector import Detector, DetectorReader
 from recombine.models.probe import Probe, ProbeReader
 from recombine.reader import Found
-from recombine.report.files import write_bytes
+from recombine.report.files import naming, write_bytes
 from recombine.report.record import Record
 from recombine.report.words import nearest
 
@@ -109,10 +109,8 @@ def _read(path: Path, device: torch.device) -> DetectorReader:
 
 def filled(network: Filled, path: Path) -> Filled:
     """Return the network with the averaged weights of a file, for use and not for training."""
-    try:
+    with naming(path):
         unpack_average(Checkpoint.load(path).tensors, network)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
     return network.eval()
 
 

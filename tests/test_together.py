@@ -1,0 +1,122 @@
+"""Runs that are trained at once are the runs they would be alone."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from recombine import __main__ as command_line
+from recombine import checkpoint, run
+from recombine.commands.run import seeded
+from recombine.experiment import Plan
+
+STEPS = 12
+NAMES = (
+    ("denoise_toy", "base", 0),
+    ("denoise_toy", "base", 1),
+    ("denoise_toy", "noise_prediction", 0),
+)
+
+
+def plans(steps: int = STEPS) -> list[Plan]:
+    """Return two seeds and another variant, which is done earlier."""
+    budgets = ({"steps": steps}, {"steps": steps}, {"steps": steps - 4})
+    return [
+        plan
+        for (name, variant, seed), budget in zip(NAMES, budgets, strict=True)
+        for plan in seeded(name, variant, [seed], True, budget)
+    ]
+
+
+def ran(out: Path, which: list[Plan], watch: run.Watch = lambda step, loss: None) -> list[float]:
+    """Run them at once and return how long each took, in seconds."""
+    each = run.Settings(out, 5, watch=watch)
+    records = run.together(which, run.machine(torch.device("cpu")), [each] * len(which))
+    return [record.seconds for record in records if record]
+
+
+def left(out: Path) -> dict[str, bytes]:
+    """Return all that runs leave which does not depend on the time."""
+    names = ("*/*/*/metrics.jsonl", "*/*/*/samples/*")
+    files = [path for name in names for path in out.glob(name)]
+    kept = {str(path.relative_to(out)): path.read_bytes() for path in files}
+    for plan in plans():
+        tensors = checkpoint.Checkpoint.load(checkpoint.checkpoints(plan.folder(out))[0]).tensors
+        kept |= {
+            f"{plan.folder(out).relative_to(out)}/{n}": t.numpy().tobytes()
+            for n, t in tensors.items()
+        }
+    return kept
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What the three runs leave one after another."""
+    out = tmp_path_factory.mktemp("alone")
+    for plan in plans():
+        ran(out, [plan])
+    return left(out)
+
+
+def test_runs_at_once_leave_what_they_leave_alone(alone: dict[str, bytes], tmp_path: Path):
+    order: list[int] = []
+    ran(tmp_path, plans(), watch=lambda step, loss: order.append(step))
+    assert left(tmp_path) == alone
+    assert len(alone) > 30
+    # In turn: looks at the same step follow each other.
+    assert order == [5, 5, 5, 8, 10, 10, 12, 12]
+
+
+def test_ctrl_c_saves_all_of_them_and_the_same_command_goes_on(
+    alone: dict[str, bytes], tmp_path: Path
+):
+    def interrupts(step: int, loss: float) -> None:
+        if step == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            interrupted.append(step)
+
+    interrupted: list[int] = []
+    names = "checkpoint-6.*checkpoint-5.*checkpoint-5.*; the same command"
+    with pytest.raises(run.Interrupted, match=names):
+        ran(tmp_path, plans(), watch=lambda *seen: None if interrupted else interrupts(*seen))
+    ran(tmp_path, plans())
+    assert left(tmp_path) == alone
+
+
+@pytest.mark.parametrize(("beside", "counted"), [(1, 30.0), (3, 10.0)])
+def test_each_counts_its_share_of_the_time(
+    beside: int, counted: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    settings, machine = run.Settings(tmp_path), run.machine(torch.device("cpu"))
+    session = run.Session(plans()[0], machine, settings, beside)
+    monkeypatch.setattr(run.time, "perf_counter", lambda: session.started + 30)
+    assert session._elapsed() == pytest.approx(counted)
+
+
+def test_two_runs_do_not_write_into_one_folder(tmp_path: Path):
+    (plan, *_) = plans()
+    with pytest.raises(ValueError, match=r"into a folder; got \S+seed0 twice"):
+        ran(tmp_path, [plan, plan])
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_line_trains_so_many_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    groups: list[int] = []
+    together = run.together
+
+    def counted(which: list[Plan], *rest: object) -> object:
+        groups.append(len(which))
+        return together(which, *rest)
+
+    monkeypatch.setattr(run, "together", counted)
+    words = ["run", "denoise_toy", "--tiny", "--device", "cpu", "--seeds", "0-2", "--json"]
+    assert command_line.main([*words, "--out", str(tmp_path), "--together", "2"]) == 0
+    assert groups == [2, 1]
+    assert [each["seed"] for each in json.loads(capsys.readouterr().out)["runs"]] == [0, 1, 2]
+    assert command_line.main([*words, "--together", "0"]) == 2
+    assert "1 run or more is trained at once; got --together 0" in capsys.readouterr().err
