@@ -97,6 +97,10 @@ COMPARED |= {
         ("objective", f"{variant}_few"): (variant, {"world"})
         for variant in ("dit_kl", "dit_vq", "maskgit", "mar", "givt")
     },
+    **{
+        ("objective", f"{variant}_small"): (variant, {"network", "budget", "seeds"})
+        for variant in ("dit_kl", "dit_vq", "maskgit", "mar", "givt")
+    },
     ("tokenizer", "vq"): ("kl", {"view", "asks"}),
     ("tokenizer", "pixels"): ("kl", {"network", "objective", "view", "asks"}),
     ("tokenizer", "vq_all"): ("vq", {"view", "asks"}),
@@ -124,6 +128,8 @@ COMPARED |= {
         ]
     },
     ("jepa", "dit"): ("base", {"network", "objective", "sampler", "view", "asks", "seeds"}),
+    ("jepa", "small"): ("base", {"network", "budget", "objective"}),
+    ("jepa", "small_plain"): ("small", {"objective", "asks"}),
     ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
     ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks", "seeds"}),
     ("circuits", "jepa"): ("maskgit", {"objective", "seeds"}),

@@ -2,6 +2,7 @@
 
 recombine run jepa --tiny           # does it run at all?
 recombine run jepa --seeds 1-3      # for a GPU; not timed yet
+recombine run jepa:small --seed 1   # a quarter of an hour on one core
 """
 
 from dataclasses import replace
@@ -46,6 +47,18 @@ dit = replace(
     objective=Jepa()(Diffusion(sigma_data=1.0)),
     asks=(Composition(),),
     seeds=(0,),
+)
+small = replace(
+    objective.maskgit_small,
+    question="Does a small MaskGIT compose with JEPA beside it?",
+    objective=Jepa(layers=(1, 2, 3), normalised=True)(MaskedCrossEntropy()),
+    asks=base.asks,
+)
+small_plain = replace(
+    small,
+    question="Does a small one with targets as they are?",
+    objective=Jepa(layers=(1, 2, 3))(MaskedCrossEntropy()),
+    asks=(Composition(),),
 )
 large = replace(
     objective.maskgit_large,

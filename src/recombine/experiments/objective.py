@@ -281,6 +281,24 @@ mar_few = few(mar, "Does MAR, masked but continuous, compose")
 givt_few = few(givt, "Does GIVT, masked with a Gaussian mixture, compose")
 
 
+# Small networks, on two cores minutes each. Seed 0 was a trial (docs/decisions/011).
+def small(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment with a network of half the layers and about a tenth of the weights."""
+    assert isinstance(experiment.network, DiT | Masked)
+    network = replace(experiment.network, layers=4, width=64, heads=4)
+    milestones = (500, 1_000, 1_500, 2_000, *range(2_500, 5_001, 250))
+    budget = Budget(5_000, 32, 1e-3, 200, decay=cosine, ema=0.995, milestones=milestones)
+    how = {"network": network, "budget": budget, "seeds": (1, 2, 3)}
+    return replace(experiment, question=question, **how)  # type: ignore[arg-type]
+
+
+dit_kl_small = small(dit_kl, "Does a small DiT on the latents of a KL autoencoder compose?")
+dit_vq_small = small(dit_vq, "Does a small DiT on the code vectors of a VQ compose?")
+maskgit_small = small(maskgit, "Does a small MaskGIT compose?")
+mar_small = small(mar, "Does a small MAR compose?")
+givt_small = small(givt, "Does a small GIVT compose?")
+
+
 # Models of the paper's size, one seed each, to be measured and not shipped.
 def large(experiment: Experiment, question: str) -> Experiment:
     """Return the experiment with a network of the paper's size."""
