@@ -98,11 +98,8 @@ def test_the_local_denoiser_is_compared_with_its_twin(capsys):
 
 def test_steps_are_taken_in_turn():
     taken: list[str] = []
-    both = train.in_turn(
-        [lambda: taken.append("one"), lambda: taken.append("other")], torch.device("cpu")
-    )
-    both()
-    both()
+    steps = [partial(taken.append, "one"), partial(taken.append, "other")]
+    train.in_turn(steps, 2, torch.device("cpu"))()
     assert taken == ["one", "other"] * 2
 
 

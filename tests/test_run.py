@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from recombine import __main__ as command_line
-from recombine import checkpoint, run
+from recombine import checkpoint, run, session
 from recombine.commands.run import chosen_seeds, chosen_variants, seeded
 from recombine.experiment import Plan
 from recombine.report.record import Record
@@ -125,7 +125,7 @@ def killed(out: Path, moment: str) -> None:
 
     Path.replace = torn  # type: ignore[method-assign]
     # Looking at every step, so that any step can be the last.
-    run.LOOK = 1
+    session.LOOK = 1
     ran(out, watch=watch)
 
 
@@ -211,8 +211,8 @@ def test_a_loss_beyond_return_stops_with_the_step_and_the_last_good_checkpoint(
             loss = plan.experiment.objective(*words, **named)
             return loss * factor if len(calls) >= bad else loss
 
-    take = run.Step
-    monkeypatch.setattr(run, "Step", lambda weights, _, *rest: take(weights, Breaking(), *rest))
+    take = session.Step
+    monkeypatch.setattr(session, "Step", lambda weights, _, *rest: take(weights, Breaking(), *rest))
     last = "there is no checkpoint yet" if first else r"is \S+checkpoint-5.safetensors"
     with pytest.raises(run.Diverged, match=rf"at step {bad}; .*{last}; try --learning-rate 0.001"):
         ran(tmp_path, plan)
@@ -227,8 +227,10 @@ def test_a_loss_may_start_below_zero(tmp_path: Path, monkeypatch: pytest.MonkeyP
         def __call__(self, *words, **named):
             return plan.experiment.objective(*words, **named) - 5
 
-    take = run.Step
-    monkeypatch.setattr(run, "Step", lambda weights, _, *rest: take(weights, Likelihood(), *rest))
+    take = session.Step
+    monkeypatch.setattr(
+        session, "Step", lambda weights, _, *rest: take(weights, Likelihood(), *rest)
+    )
     assert ran(tmp_path, plan).curves["loss"][0][1] < 0
 
 
@@ -393,7 +395,7 @@ def test_seeds_and_variants_are_read_as_written():
 def test_every_seed_and_purpose_has_random_numbers_of_its_own():
     cpu = torch.device("cpu")
     firsts = [
-        torch.rand(1, generator=run._generator(seed, purpose, cpu)).item()
+        torch.rand(1, generator=session._generator(seed, purpose, cpu)).item()
         for seed in range(3)
         for purpose in range(3)
     ]

@@ -4,14 +4,15 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from recombine import __main__ as command_line
-from recombine import checkpoint, run
+from recombine import checkpoint, run, session
 from recombine.commands.run import seeded
-from recombine.experiment import Plan
+from recombine.experiment import Findings, Plan
 
 STEPS = 12
 NAMES = (
@@ -86,20 +87,57 @@ def test_ctrl_c_saves_all_of_them_and_the_same_command_goes_on(
     assert left(tmp_path) == alone
 
 
-@pytest.mark.parametrize(("beside", "counted"), [(1, 30.0), (3, 10.0)])
-def test_each_counts_its_share_of_the_time(
-    beside: int, counted: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_times_of_a_group_add_up_to_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of a clock that only looks and measurements move: ten seconds each, and seven."""
+    now, ask = [0.0], session.measured
+
+    def watch(step: int, loss: float) -> None:
+        now[0] += 10
+
+    def measured(*asked: Any) -> Findings:
+        now[0] += 7
+        return ask(*asked)
+
+    monkeypatch.setattr(session.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(session, "measured", measured)
+    seconds = ran(tmp_path, plans(), watch)
+    # Looks at 5, 10 and 12 of two runs, at 5 and 8 of the third, and a measurement of each.
+    assert now[0] == 8 * 10 + 3 * 7
+    assert sum(seconds) == pytest.approx(now[0])
+    # Up to its end the third pays a third of four looks; the others share what is left.
+    assert seconds[2] == pytest.approx(40 / 3 + 7)
+    # Those that are done already cost nothing but being looked for.
+    assert ran(tmp_path, plans()) == pytest.approx(seconds)
+
+
+def test_a_run_that_diverges_does_not_take_the_others_with_it(
+    alone: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    settings, machine = run.Settings(tmp_path), run.machine(torch.device("cpu"))
-    session = run.Session(plans()[0], machine, settings, beside)
-    monkeypatch.setattr(run.time, "perf_counter", lambda: session.started + 30)
-    assert session._elapsed() == pytest.approx(counted)
+    look = run.Session._look
+
+    def looked(self: run.Session, step: int, pending: list[torch.Tensor], stop: bool) -> bool:
+        if self.plan.seed == 1:
+            pending[-1].fill_(float("nan"))
+        return look(self, step, pending, stop)
+
+    monkeypatch.setattr(run.Session, "_look", looked)
+    with pytest.raises(run.Diverged, match=r"seed1: the loss is nan at step 5; there is no"):
+        ran(tmp_path, plans())
+    assert len(list(tmp_path.rglob("record.json"))) == 2
+    monkeypatch.undo()
+    ran(tmp_path, plans())
+    assert left(tmp_path) == alone
 
 
 def test_two_runs_do_not_write_into_one_folder(tmp_path: Path):
     (plan, *_) = plans()
-    with pytest.raises(ValueError, match=r"into a folder; got \S+seed0 twice"):
+    with pytest.raises(
+        ValueError, match=r"one run at a time writes into a folder; got \S+seed0 twice"
+    ):
         ran(tmp_path, [plan, plan])
+    many = seeded("denoise_toy", "base", range(9), True, {})
+    with pytest.raises(ValueError, match="1 to 8 runs are trained at once; got 9"):
+        ran(tmp_path, many)
     assert not list(tmp_path.iterdir())
 
 
@@ -119,4 +157,4 @@ def test_the_command_line_trains_so_many_at_once(
     assert groups == [2, 1]
     assert [each["seed"] for each in json.loads(capsys.readouterr().out)["runs"]] == [0, 1, 2]
     assert command_line.main([*words, "--together", "0"]) == 2
-    assert "1 run or more is trained at once; got --together 0" in capsys.readouterr().err
+    assert "1 to 8 runs are trained at once; got --together 0" in capsys.readouterr().err

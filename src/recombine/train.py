@@ -156,11 +156,14 @@ class Graphed:
     """A step as one CUDA graph: small networks wait for launches, and a graph has only one.
 
     The first call is taken as it is: it compiles, and makes what the optimizer keeps. The second
-    is recorded, and from then on it is replayed on batches of the same shape.
+    is recorded, and from then on it is replayed on batches of the same shape. Both on a stream of
+    its own: matrix products keep scratch memory for each stream, which graphs that are replayed at
+    the same time must not share.
     """
 
     def __init__(self, step: Step) -> None:
         self.step = step
+        self.side: torch.cuda.Stream | None = None
         self.batch: tuple[Tensor, Tensor] | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.loss: Tensor | None = None
@@ -187,17 +190,17 @@ class Graphed:
 
     def _beside(self, image: Tensor, condition: Tensor) -> Tensor:
         """Take a step on a stream of its own, as a recording needs it to have been."""
-        here, side = torch.cuda.current_stream(), torch.cuda.Stream()
-        side.wait_stream(here)
-        with torch.cuda.stream(side):
+        here, self.side = torch.cuda.current_stream(), torch.cuda.Stream()
+        self.side.wait_stream(here)
+        with torch.cuda.stream(self.side):
             loss = self.step(image, condition)
-        here.wait_stream(side)
+        here.wait_stream(self.side)
         return loss
 
     def _record(self, image: Tensor, condition: Tensor) -> None:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.step.generator)
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=self.side):
             self.loss = self.step(image, condition)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from recombine import run
-from recombine.checkpoint import packed, unpack
+from recombine.checkpoint import Checkpoint, checkpoints, packed, unpack
 from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
+from recombine.experiment import Plan
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from recombine.models.masked import Codes, DiffusionHead, Masked, Mixture
@@ -126,23 +127,30 @@ def test_jepa_learns_the_same_from_a_compiled_average(tmp_path: Path):
     assert found[1] == pytest.approx(found[0], rel=0.02)
 
 
-def test_runs_at_once_have_the_losses_of_runs_alone(tmp_path: Path):
-    """Each on a stream of its own, its step a graph of its own."""
-    machine = run.machine(torch.device("cuda"))
-    plans = [
-        seeded("objective", name, [0], True, {"steps": 60})[0] for name in ("dit_vq", "maskgit")
-    ]
+def averages(out: Path, plan: Plan) -> dict[str, Tensor]:
+    (newest, *_) = checkpoints(plan.folder(out))
+    tensors = Checkpoint.load(newest).tensors
+    return {name: value for name, value in tensors.items() if name.startswith("average")}
+
+
+def test_runs_at_once_are_the_runs_alone(tmp_path: Path):
+    """Each on a stream of its own, its step a graph of its own; the first is done before others.
+
+    At the size of the study: there matrix products use scratch memory, which none may share.
+    """
+    machine, asked = (
+        run.machine(torch.device("cuda")),
+        (("dit_vq", 60), ("maskgit", 200), ("mar", 200)),
+    )
+    plans = []
+    for name, steps in asked:
+        (plan,) = seeded("objective", name, [0], False, {"steps": steps})
+        plans.append(replace(plan, experiment=replace(plan.experiment, asks=())))
     for plan in plans:
         run.run(plan, machine, run.Settings(tmp_path / "alone"))
-    run.together(plans, machine, [run.Settings(tmp_path / "together")] * 2)
+    run.together(plans, machine, [run.Settings(tmp_path / "together")] * len(plans))
     for plan in plans:
-        alone, together = (
-            [
-                each["loss"]
-                for each in map(json.loads, (plan.folder(tmp_path / name) / "metrics.jsonl").open())
-                if "loss" in each
-            ]
-            for name in ("alone", "together")
-        )
-        assert len(alone) == 60
-        assert together == pytest.approx(alone, rel=1e-3)
+        alone, beside = (averages(tmp_path / name, plan) for name in ("alone", "together"))
+        assert len(alone) > 20
+        for name, value in alone.items():
+            torch.testing.assert_close(beside[name], value, atol=2e-3, rtol=2e-2)

@@ -114,8 +114,9 @@ def planned(options: Options) -> list[Plan]:
         raise ValueError("name an experiment to run (see recombine list)")
     if options.seeds is not None and options.seed is not None:
         raise ValueError(f"--seed {options.seed} and --seeds {options.seeds} exclude each other")
-    if options.together < 1:
-        raise ValueError(f"1 run or more is trained at once; got --together {options.together}")
+    if not 1 <= options.together <= runner.AT_ONCE:
+        most, got = runner.AT_ONCE, options.together
+        raise ValueError(f"1 to {most} runs are trained at once; got --together {got}")
     given = {name: getattr(options, name) for name in OVERRIDES}
     overrides = {name: value for name, value in given.items() if value is not None}
     seeds = (options.seed,) if options.seed is not None else chosen_seeds(options.seeds)

@@ -142,7 +142,9 @@ class Composition:
         return replace(self, samples=2, renders=min(self.renders, 8))
 
 
+# What is kept must not hold a gradient's graph.
 @cache
+@torch.no_grad()
 def renders_read(
     ask: Composition, world: Single, view: View, device: torch.device
 ) -> tuple[Mapping[str, Measurement], Tensor]:
@@ -155,9 +157,10 @@ def renders_read(
     # Others than the true ones: distances are between sets that are drawn apart.
     others = [fresh(world, each, samples, device, first=samples) for each in which]
     through = view.back(view(torch.cat(others))).clamp(0, 1)
-    features = zoo.probe(ask.probe, ask.reader, device).features
+    probe = zoo.probe(ask.probe, ask.reader, device)
+    features = probe.features(true)
     found = ask.read(true, world, "_ceiling") | ask.read(through, world, "_view")
-    return found | ask.apart(features(through), features(true), "_view"), features(true)
+    return found | ask.apart(probe.features(through), features, "_view"), features
 
 
 @cache
