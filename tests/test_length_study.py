@@ -103,7 +103,7 @@ def test_the_control_differs_in_its_windows_and_in_what_it_hears_of_them():
 
 
 def test_with_one_object_to_an_image_to_tell_one_is_to_tell_all():
-    # The two variants learn the same then, from the same images: a free check of their records.
+    # The two variants learn the same then, from the same images.
     def told(experiment: Experiment) -> tuple[torch.Tensor, torch.Tensor]:
         world = experiment.world
         assert isinstance(world, Clevr)

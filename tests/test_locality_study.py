@@ -318,8 +318,8 @@ def test_the_figure_shows_maps_lines_and_every_checkpoint():
         assert [line.get_alpha() for line in crosses] == [0.25, 0.75]
         assert [text.get_text() for text in axes.texts] == ["25", "75"]
     assert [axes.get_ylabel() for axes in maps[::2]] == [
-        "grid all\n(0.9)",
-        "grid one local\n(0.4)",
+        "grid all\nlocality 0.9",
+        "grid one local\nlocality 0.4",
     ]
     lines = [tuple(map(list, line.get_data())) for line in conditional.lines]
     chance = ([0, 1], [0.5, 0.5])
@@ -344,8 +344,8 @@ def test_weights_sampled_again_are_drawn_hollow_and_not_counted():
     runs = [guided, kept("list_all_local", 0, [(1.0, 9)]), kept("grid_one", 0, [(0.2, -2)])]
     *maps, _, _, scatter = draw(runs).axes
     assert [axes.get_ylabel() for axes in maps[::2]] == [
-        "grid one\n(0.2)",
-        "list all local\n(1)",
+        "grid one\nlocality 0.2",
+        "list all local\nlocality 1",
     ]
     assert scatter.get_title("left").endswith("n = 2 ends of runs")
     assert [len(points.get_facecolors()) for points in scatter.collections] == [1, 1, 0]
@@ -359,7 +359,10 @@ def test_other_training_sets_are_points_with_their_number():
     for each, objects in zip([*runs, other], (3, 3, 1), strict=True):
         each.curves["length_trained_on"] = [objects]
     *maps, conditional, _, scatter = draw([other, *runs]).axes
-    assert [axes.get_ylabel() for axes in maps[::2]] == ["grid all\n(0.9)", "list all\n(0.3)"]
+    assert [axes.get_ylabel() for axes in maps[::2]] == [
+        "grid all\nlocality 0.9",
+        "list all\nlocality 0.3",
+    ]
     assert [line.get_label() for line in conditional.lines[:2]] == ["grid_all", "list_all"]
     # Beside its point, and not in the legend; counted like any other.
     assert [(text.get_text(), *text.xy) for text in scatter.texts] == [("1", 0.2, 0)]

@@ -2,10 +2,11 @@
 
 Bradley 2025 (arXiv 2509.16447), Figure 2 and the scatter of K_max over conditional locality. The
 models are those of length_generalization, retrained with the same seeds to the same weights; at
-10, 40 and 100 % of training both K_max and locality are measured. What is declared of locality is
+10, 40 and 100 % of training both K_max and locality are measured (half of the runs on record were
+measured at the end alone). What is declared of locality is
 in measure/locality.py.
 
-    recombine run locality:all                          # 33 runs of about 3 minutes, one H200
+    recombine run locality:all     # 3 seeds of each, 2 to 3 minutes a run on one H200
     recombine measure zoo:grid_all --what locality --json
 """
 

@@ -20,6 +20,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from recombine.figures import DASHES, TOLD_COLOURS
@@ -69,7 +70,7 @@ class Model:
         """Its name, and the conditional locality of its first run at high noise."""
         high = self.runs[0].measurements.get("conditional_locality")
         lines = wrap(self.variant.replace("_", " "), 14)
-        return "\n".join(lines if high is None else [*lines, f"({number(high.value)})"])
+        return "\n".join(lines if high is None else [*lines, f"locality {number(high.value)}"])
 
     @property
     def words(self) -> str:
@@ -233,10 +234,10 @@ def _scatter(axes: Axes, models: Sequence[Model], usual: int) -> None:
 
 def _note(axes: Axes, at: tuple[Number, Number], model: Model) -> None:
     """Write beside a point on how many objects it was trained."""
-    style: dict[str, Any] = {"fontsize": 8, "color": model.colour, "va": "center", "zorder": 5}
-    axes.annotate(
-        str(model.trained_on), at, xytext=(-6, 0), ha="right", textcoords="offset points", **style
-    )
+    style: dict[str, Any] = {"fontsize": 8, "color": model.colour, "ha": "center", "zorder": 5}
+    outlined = [withStroke(linewidth=2, foreground="white")]
+    place: dict[str, Any] = {"xytext": (0, 6), "textcoords": "offset points"}
+    axes.annotate(str(model.trained_on), at, **place, **style, path_effects=outlined)
 
 
 def _said(axes: Axes, runs: Sequence[Record]) -> None:

@@ -3,7 +3,7 @@
 A page says `<!-- table:NAME -->` and `<!-- /table -->`; what stands between them is replaced.
 NAME is `findings` (every question, one row each, but for records in a folder of their own),
 `findings:RECORD,...` (only the questions of these, in this order, with all their seeds),
-`papers` or `papers:RECORD,...` (what a paper reports, beside ours),
+`papers` or `papers:RECORD,...` (what a paper reports, beside ours, or beside these alone),
 `measurements:RECORD` (one record, whole),
 `compared:RECORD,...:MEASUREMENT,...` (a row per record) or
 `correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
