@@ -205,6 +205,8 @@ def test_the_study_is_about_one_thing_at_a_time():
         "shapes3d": objective.maskgit_shapes3d,
         "celeba": objective.maskgit_celeba,
         "steered": objective.maskgit_steered,
+        "small": objective.maskgit_small,
+        "small_plain": objective.maskgit_small,
     }
     for name, experiment in declared()["jepa"].items():
         alone = beside.get(name, objective.maskgit)
