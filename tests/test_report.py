@@ -387,6 +387,34 @@ def test_some_findings_are_chosen_with_all_their_seeds_in_the_order_named():
         pasted("<!-- table:findings:e -->\n<!-- /table -->\n", records, HERE)
 
 
+def test_seeds_of_two_variants_are_paired():
+    def run(variant: str, seed: int, value: float) -> Record:
+        command = f"recombine run jepa:{variant} --seed {seed}"
+        measured = {"accuracy": Measurement(value, None, None, 10)}
+        return record(command=command, seed=seed, measurements=measured, headline=())
+
+    values = {("without", 1): 0.1, ("without", 2): 0.3, ("with", 2): 0.8, ("with", 1): 0.7}
+    records = {f"{name}_{seed}": run(name, seed, value) for (name, seed), value in values.items()}
+
+    def table(*names: str) -> str:
+        page = f"<!-- table:paired:{','.join(names)}:accuracy -->\n<!-- /table -->\n"
+        return pasted(page, records, HERE)
+
+    two = table("without_1", "without_2", "with_2", "with_1")
+    assert "| seeds 1, 2 | without | with | difference | mean difference |" in two
+    assert "| accuracy | 0.1, 0.3 | 0.7, 0.8 | 0.6, 0.5 |  |" in two
+    records |= {"without_3": run("without", 3, 0.2), "with_3": run("with", 3, 0.6)}
+    low, high = (number(end) for end in student_t([0.6, 0.5, 0.4]))
+    assert f"| 0.6, 0.5, 0.4 | 0.5 [{low}, {high}] |" in table(*records)
+    with pytest.raises(ValueError, match="same seeds; got without seed 1, with seed 2"):
+        table("without_1", "with_2")
+    with pytest.raises(ValueError, match="of two variants with the same seeds; got with seed 1"):
+        table("with_1")
+    records["with_1"] = record(command="recombine run jepa:with --seed 1", seed=1)
+    with pytest.raises(ValueError, match="'accuracy' is not measured in every run"):
+        table("without_1", "with_1")
+
+
 def test_papers_may_be_asked_of_some_records_only():
     records = {"a": compared(0, 7, "yes"), "b": compared(0, 3, "no", question="And this?")}
     page = "<!-- table:papers{} -->\n<!-- /table -->\n"

@@ -5,7 +5,8 @@ NAME is `findings` (every question, one row each, but for records in a folder of
 `findings:RECORD,...` (only the questions of these, in this order, with all their seeds),
 `papers` or `papers:RECORD,...` (what a paper reports, beside ours, or beside these alone),
 `measurements:RECORD` (one record, whole),
-`compared:RECORD,...:MEASUREMENT,...` (a row per record) or
+`compared:RECORD,...:MEASUREMENT,...` (a row per record),
+`paired:RECORD,...:MEASUREMENT,...` (what a second variant has more than a first, seed by seed) or
 `correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
 """
 
@@ -160,6 +161,31 @@ def compared(runs: Sequence[Record], names: Sequence[str]) -> str:
     return f"{markdown(head, rows)}\n\nn = {', '.join(said)}; in brackets, 95 % intervals."
 
 
+def paired(runs: Sequence[Record], names: Sequence[str]) -> str:
+    """Return what a second variant has more than the first: its runs beside those of one seed.
+
+    Two seeds are listed; of three or more the mean is told, with Student's interval.
+    """
+    by: dict[str, dict[int, Record]] = {}
+    for run in runs:
+        by.setdefault(variant(run), {})[run.seed] = run
+    if len(by) != 2 or len({frozenset(seeds) for seeds in by.values()}) != 1:
+        found = ", ".join(f"{name} seed {run.seed}" for name in by for run in by[name].values())
+        raise ValueError(f"pairs are of two variants with the same seeds; got {found}")
+    first, second = by.values()
+    rows = []
+    for name in names:
+        if len(_having(name, runs)) < len(runs):
+            raise ValueError(f"{name!r} is not measured in every run of the pairs")
+        pairs = [[of[seed].measurements[name].value for of in (first, second)] for seed in first]
+        more = [b - a for a, b in pairs]
+        mean = f"{number(fmean(more))}{_interval(*student_t(more))}" if len(more) > 2 else ""
+        told = [", ".join(map(number, each)) for each in (*zip(*pairs, strict=True), more)]
+        rows.append([name, *told, mean])
+    seeds = ", ".join(map(str, first))
+    return markdown((f"seeds {seeds}", *by, "difference", "mean difference"), rows)
+
+
 def checkpoints(run: Record, names: Sequence[str]) -> list[tuple[Number, Number]]:
     """Return two measurements at every milestone that has both, and at the end of training."""
     early, late = (dict(run.curves.get(name, [])) for name in names)
@@ -196,6 +222,10 @@ def correlated(runs: Sequence[Record], names: Sequence[str]) -> str:
     return markdown(("checkpoints", "models", "runs", "n", "Spearman"), rows)
 
 
+_OF_RUNS = {"compared": compared, "paired": paired, "correlated": correlated}
+"""Tables of some measurements of some runs."""
+
+
 def pasted(text: str, records: Mapping[str, Record], beside: PurePath) -> str:
     """Return a page with every marked table filled in; `beside` is the page's own folder."""
     lines: list[str] = []
@@ -228,8 +258,8 @@ def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
         return papers(_named(subject, records) if subject else records.values())
     if kind == "measurements" and subject in records:
         return measurements(records[subject])
-    if kind in ("compared", "correlated"):
-        return (compared if kind == "compared" else correlated)(*_chosen(subject, records))
+    if kind in _OF_RUNS:
+        return _OF_RUNS[kind](*_chosen(subject, records))
     known = ", ".join(["findings", "papers", *(f"measurements:{each}" for each in records)])
     raise ValueError(f"table {name!r} is not known; expected one of {known}")
 
