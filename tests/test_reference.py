@@ -78,3 +78,11 @@ def test_a_panel_has_our_means_and_the_papers_curves():
 def test_a_run_without_a_curve_has_an_empty_panel():
     empty = replace(record("objective:mar"), curves={})
     assert len(figure.draw([empty]).axes[0].lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("variant", "beside"), [("maskgit_small", 1), ("mar_few", 1), ("large", 0)]
+)
+def test_other_sizes_stand_beside_the_same_curves(variant: str, beside: int):
+    theirs = [axes for axes in figure.draw([record(f"objective:{variant}")]).axes[1:] if axes.lines]
+    assert len(theirs) == beside

@@ -71,7 +71,8 @@ def _panel(axes: Axes, name: str, runs: Sequence[Record]) -> None:
             steps, list(map(min, each)), list(map(max, each)), color=colour, alpha=0.2
         )
         axes.plot(steps, list(map(fmean, each)), color=colour, linewidth=1.6)
-    theirs = published(name.split(": ")[1])
+    # Models of another size, or of fewer images, stand beside the same curves.
+    theirs = published(name.split(": ")[1].removesuffix("_small").removesuffix("_few"))
     if theirs is not None:
         above = axes.twiny()
         for level, colour in COLOURS.items():
