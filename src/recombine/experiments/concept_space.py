@@ -250,12 +250,12 @@ def milestones(first: int, last: int, count: int) -> tuple[int, ...]:
 # and the last. The average is short, 50 steps: a longer one would blur the course, and at the first
 # milestones still hold the untrained weights.
 BUDGET = Budget(
-    steps=16_000,
+    steps=10_000,
     batch=128,
     learning_rate=5e-4,
     warm_up=100,
     ema=0.98,
-    milestones=milestones(100, 16_000, 40),
+    milestones=milestones(100, 10_000, 24),
 )
 
 
@@ -283,7 +283,7 @@ separation_0137 = Experiment(
     budget=BUDGET,
     asks=(ConceptSpace(),),
     headline=("concept_mse", "concept_mse_rise"),
-    conditioner=Conditioner(everything, Quiet()),
+    conditioner=Conditioner(everything, Quiet(loudness=0.2)),
     objective=Diffusion(),
     sampler=Sampler(steps=12),
     seeds=(0, 1, 2),
