@@ -49,11 +49,14 @@ def course(line: Line) -> Course:
 
 
 def over_seeds(runs: Sequence[Record], name: str) -> Measurement | None:
-    """Return the mean over the seeds that have this number, with Student's interval."""
+    """Return the mean over the seeds that have this number, with Student's interval.
+
+    Of equal numbers, which come from few looks, there is none: it would claim to be sure.
+    """
     found = [run.measurements[name].value for run in runs if name in run.measurements]
-    if len(found) > 1:
+    if len(set(found)) > 1:
         return Measurement.mean(found)
-    return Measurement(found[0], None, None, n=1) if found else None
+    return Measurement(found[0], None, None, n=len(found)) if found else None
 
 
 def judged(rise: Measurement, separation: float) -> Measurement:

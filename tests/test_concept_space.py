@@ -364,7 +364,7 @@ def test_milestones_are_even_in_their_root():
     assert milestones(100, 400, 3) == (100, 225, 400)
     assert milestones(500, 20000, 60)[7] == 1331
     steps = BASE.budget.milestones
-    assert (steps[0], steps[-1], len(steps)) == (100, BASE.budget.steps, 40)
+    assert (steps[0], steps[-1], len(steps)) == (100, BASE.budget.steps, 24)
     with pytest.raises(ValueError, match="9 milestones do not fit between 1 and 4"):
         milestones(1, 4, 9)
 
@@ -397,7 +397,8 @@ DETOUR = curves([0.5, 0.1, 0.0, 0.4, 0.9, 1.0, 1.0], [0.5, 0.9, 0.9, 1.0, 1.0, 1
 
 
 def test_looking_back_finds_the_detour():
-    found = ConceptSpace().looked_back(BASE, DETOUR)
+    long = replace(BASE, budget=replace(BASE.budget, steps=16_000, milestones=()))
+    found = ConceptSpace().looked_back(long, DETOUR)
     measured = found.measurements
     assert measured["concept_mse_rise"].value == pytest.approx(0.505 - 0.25)
     assert measured["concept_mse_rise"].paper == 0.21
@@ -615,6 +616,12 @@ def test_the_summary_recovers_the_time_scale_and_judges_the_rise(runs: list[Reco
     assert len(found.curves["course@0.137"]) == 3
     step, blue, small, error = found.curves["theory@0.137"][10]
     assert error == pytest.approx(((blue - 1) ** 2 + (small - 1) ** 2) / 2, abs=1e-4)
+
+
+def test_seeds_that_agree_by_few_looks_have_no_interval():
+    found = summary([record("0137", seed, DETOUR) for seed in range(3)]).measurements
+    same = found["small_seen_learned_at@0.137"]
+    assert (same.value, same.low, same.high, same.n) == (300, None, None, 3)
 
 
 def test_a_rise_that_chance_may_have_made_is_not_what_is_asked():

@@ -415,6 +415,20 @@ def test_seeds_of_two_variants_are_paired():
         table("without_1", "with_1")
 
 
+def test_measurements_may_be_some_of_a_record_in_the_order_asked():
+    found = {name: Measurement(value, None, None, 9) for name, value in zip("abc", (1, 2, 3))}
+    records = {"run": record(measurements=found, headline=())}
+
+    def rows(subject: str) -> list[str]:
+        page = pasted(f"<!-- table:measurements:{subject} -->\n<!-- /table -->\n", records, HERE)
+        return [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")][2:]
+
+    assert rows("run") == ["| a", "| b", "| c"]
+    assert rows("run:c,a") == ["| c", "| a"]
+    with pytest.raises(ValueError, match="'d' is measured in none of run; measured there: a, b, c"):
+        rows("run:d")
+
+
 def test_papers_may_be_asked_of_some_records_only():
     records = {"a": compared(0, 7, "yes"), "b": compared(0, 3, "no", question="And this?")}
     page = "<!-- table:papers{} -->\n<!-- /table -->\n"

@@ -5,7 +5,7 @@ colour and size of a circle, and blue with small is held out. Where colours lie 
 is learned first; asked for small blue circles, the model then draws small red ones for a while, and
 its error in concept space rises before it falls (Swing-by). One variant per colour separation.
 
-    recombine run concept_space:all                   # 21 runs of 80 s each on one H200
+    recombine run concept_space:all --together 6      # 21 runs of 35 s each on one H200
     recombine run concept_space:separation_0137 --tiny
     python benchmarks/concept_space.py runs/concept_space       # the theory beside it, and a GIF
 """
@@ -283,7 +283,7 @@ separation_0137 = Experiment(
     budget=BUDGET,
     asks=(ConceptSpace(),),
     headline=("concept_mse", "concept_mse_rise"),
-    conditioner=Conditioner(everything, Quiet(loudness=0.2)),
+    conditioner=Conditioner(everything, Quiet()),
     objective=Diffusion(),
     sampler=Sampler(steps=12),
     seeds=(0, 1, 2),

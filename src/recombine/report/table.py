@@ -4,7 +4,7 @@ A page says `<!-- table:NAME -->` and `<!-- /table -->`; what stands between the
 NAME is `findings` (every question, one row each, but for records in a folder of their own),
 `findings:RECORD,...` (only the questions of these, in this order, with all their seeds),
 `papers` or `papers:RECORD,...` (what a paper reports, beside ours, or beside these alone),
-`measurements:RECORD` (one record, whole),
+`measurements:RECORD` or `measurements:RECORD:MEASUREMENT,...` (one record, whole or in part),
 `compared:RECORD,...:MEASUREMENT,...` (a row per record),
 `paired:RECORD,...:MEASUREMENT,...` (what a second variant has more than a first, seed by seed) or
 `correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
@@ -136,9 +136,10 @@ def papers(records: Iterable[Record]) -> str:
     return markdown(PAPERS, [each.row for each in comparisons(records)])
 
 
-def measurements(record: Record) -> str:
-    """Return every measurement of a record, beside the paper's value."""
-    return markdown(_MEASUREMENTS, [_row(*pair) for pair in record.measurements.items()])
+def measurements(record: Record, names: Iterable[str] | None = None) -> str:
+    """Return every measurement of a record, or these, beside the paper's value."""
+    asked = record.measurements if names is None else names
+    return markdown(_MEASUREMENTS, [_row(name, record.measurements[name]) for name in asked])
 
 
 def variant(record: Record) -> str:
@@ -258,6 +259,9 @@ def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
         return papers(_named(subject, records) if subject else records.values())
     if kind == "measurements" and subject in records:
         return measurements(records[subject])
+    if kind == "measurements" and ":" in subject:
+        (record,), names = _chosen(subject, records)
+        return measurements(record, names)
     if kind in _OF_RUNS:
         return _OF_RUNS[kind](*_chosen(subject, records))
     known = ", ".join(["findings", "papers", *(f"measurements:{each}" for each in records)])
