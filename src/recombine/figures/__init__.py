@@ -18,6 +18,7 @@ DASHES = {
     "_global_window": (1, 1),
     "_channels": (7, 1.5, 1, 1.5),
     "_anywhere": (2, 1.5),
+    "_large": (4, 1, 1, 1, 1, 1),
 }
 
 Draw: TypeAlias = Callable[[Sequence[Record]], Figure]
