@@ -416,7 +416,10 @@ def test_seeds_of_two_variants_are_paired():
 
 
 def test_measurements_may_be_some_of_a_record_in_the_order_asked():
-    found = {name: Measurement(value, None, None, 9) for name, value in zip("abc", (1, 2, 3))}
+    found = {
+        name: Measurement(value, None, None, 9)
+        for name, value in zip("abc", (1, 2, 3), strict=True)
+    }
     records = {"run": record(measurements=found, headline=())}
 
     def rows(subject: str) -> list[str]:
