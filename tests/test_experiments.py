@@ -133,6 +133,8 @@ COMPARED |= {
     ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
     ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks", "seeds"}),
     ("circuits", "jepa"): ("maskgit", {"objective", "seeds"}),
+    ("circuits", "maskgit_small"): ("maskgit", {"network", "budget", "asks", "seeds"}),
+    ("circuits", "jepa_small"): ("maskgit_small", {"objective"}),
     ("circuits", "mar"): ("maskgit", {"network", "objective", "sampler", "view"}),
     ("circuits", "givt"): ("mar", {"network", "objective", "sampler"}),
     ("jepa", "steered"): ("base", {"network", "asks", "seeds"}),
