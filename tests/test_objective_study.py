@@ -207,6 +207,7 @@ def test_the_study_is_about_one_thing_at_a_time():
         "steered": objective.maskgit_steered,
         "small": objective.maskgit_small,
         "small_plain": objective.maskgit_small,
+        "steered_small": objective.maskgit_steered_small,
     }
     for name, experiment in declared()["jepa"].items():
         alone = beside.get(name, objective.maskgit)

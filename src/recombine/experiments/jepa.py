@@ -60,6 +60,12 @@ small_plain = replace(
     objective=Jepa(layers=(1, 2, 3))(MaskedCrossEntropy()),
     asks=(Composition(),),
 )
+steered_small = replace(
+    objective.maskgit_steered_small,
+    question="Does a small MaskGIT told like a DiT compose with JEPA beside it?",
+    objective=small.objective,
+    asks=base.asks,
+)
 large = replace(
     objective.maskgit_large,
     question="Does MaskGIT of the paper's size compose with JEPA beside it?",

@@ -300,6 +300,7 @@ dit_vq_small = small(dit_vq, "Does a small DiT on the code vectors of a VQ compo
 maskgit_small = small(maskgit, "Does a small MaskGIT compose?")
 mar_small = small(mar, "Does a small MAR compose?")
 givt_small = small(givt, "Does a small GIVT compose?")
+maskgit_steered_small = small(maskgit_steered, "Does a small MaskGIT compose when told like a DiT?")
 
 
 # Models of the paper's size, one seed each, to be measured and not shipped.
