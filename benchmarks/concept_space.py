@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from matplotlib.figure import Figure
@@ -26,6 +27,7 @@ from recombine.report.record import Record
 OVER_SEEDS = (
     "concept_mse",
     "concept_mse_rise",
+    "concept_mse_rise_circles@0.25",
     "concept_mse_rise_circles@0.9",
     "concept_mse_rise_plotted",
     "concept_mse_highest",
@@ -51,12 +53,23 @@ def course(line: Line) -> Course:
 def over_seeds(runs: Sequence[Record], name: str) -> Measurement | None:
     """Return the mean over the seeds that have this number, with Student's interval.
 
-    Of equal numbers, which come from few looks, there is none: it would claim to be sure.
+    Of equal numbers, which come from few looks, there is none, as it would claim to be sure; nor
+    where it goes beyond what can be. A rise keeps it: whether it excludes 0 is the question.
     """
     found = [run.measurements[name].value for run in runs if name in run.measurements]
-    if len(set(found)) > 1:
-        return Measurement.mean(found)
-    return Measurement(found[0], None, None, n=len(found)) if found else None
+    if not found:
+        return None
+    mean = Measurement.mean(found) if len(set(found)) > 1 else None
+    if mean and (name.startswith("concept_mse_rise") or possible(mean, found)):
+        return mean
+    return Measurement(fmean(found), None, None, n=len(found))
+
+
+def possible(mean: Measurement, found: Sequence[Number]) -> bool:
+    """Tell whether an interval stays at 0 or above, and at most 1 if these numbers do."""
+    assert mean.low is not None
+    assert mean.high is not None
+    return mean.low >= 0 and (mean.high <= 1 or max(found) > 1)
 
 
 def judged(rise: Measurement, separation: float) -> Measurement:

@@ -430,6 +430,19 @@ def test_measurements_may_be_some_of_a_record_in_the_order_asked():
     assert rows("run:c,a") == ["| c", "| a"]
     with pytest.raises(ValueError, match="'d' is measured in none of run; measured there: a, b, c"):
         rows("run:d")
+    with pytest.raises(ValueError, match="table 'measurements:run,run:a' is not known"):
+        rows("run,run:a")
+
+
+def test_times_on_two_devices_are_told_apart():
+    seconds = {"a": (10.0, "H200"), "b": (30.0, "H200"), "c": (1200.0, "CPU")}
+    records = {
+        name: record(seed=at, seconds=took, device=device)
+        for at, (name, (took, device)) in enumerate(seconds.items())
+    }
+    page = pasted("<!-- table:findings -->\n<!-- /table -->\n", records, HERE)
+    assert "| 20 s, 20 min |" in page
+    assert "(H200, CPU)" in page
 
 
 def test_papers_may_be_asked_of_some_records_only():

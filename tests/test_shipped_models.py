@@ -16,7 +16,7 @@ from recombine.scene import concept_rows
 from recombine.split import BINARY
 
 CPU, SAMPLES = torch.device("cpu"), 6
-COMPOSING = ["dit", "maskgit", "maskgit_small", "maskgit_jepa"]
+ASKED_TO_COMPOSE = ["dit", "maskgit", "maskgit_small", "maskgit_jepa"]
 MODELS = ["grid_all", "grid_one", "grid_one_local", "list_all", "list_all_local"]
 
 
@@ -34,7 +34,7 @@ def test_they_succeed_as_often_as_their_records_say(name: str, told: int):
 
 
 @pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("name", COMPOSING)
+@pytest.mark.parametrize("name", ASKED_TO_COMPOSE)
 def test_they_compose_as_well_as_their_records_say(name: str, level: int):
     path = zoo.path(name)
     plan, record = plan_of(path), zoo.record(name)

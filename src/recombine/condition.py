@@ -84,7 +84,7 @@ class Quiet(Values):
     Weights must grow before they are heard, so that a model first learns what images look like.
     """
 
-    loudness: float = 0.2
+    loudness: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -333,7 +333,8 @@ mar = looked_into(objective.mar, "What inside MAR makes a composition?")
 givt = looked_into(objective.givt, "What inside GIVT makes a composition?")
 
 
-# One of a kind fails and one is repaired, in part (docs/decisions/012): also asked is how far.
+# At this size MaskGIT fails and JEPA repairs it in part (docs/decisions/012): so it is also asked
+# how well they compose.
 def looked_into_small(experiment: Experiment, question: str) -> Experiment:
     """Return the experiment with these questions, and whether it composes."""
     found = looked_into(experiment, question)

@@ -5,7 +5,7 @@ colour and size of a circle, and blue with small is held out. Where colours lie 
 is learned first; asked for small blue circles, the model then draws small red ones for a while, and
 its error in concept space rises before it falls (Swing-by). One variant per colour separation.
 
-    recombine run concept_space:all --together 6      # 21 runs of 35 s each on one H200
+    recombine run concept_space:all --together 6      # 21 runs, 35 to 45 s each on one H200
     recombine run concept_space:separation_0137 --tiny
     python benchmarks/concept_space.py runs/concept_space       # the theory beside it, and a GIF
 """
@@ -108,7 +108,7 @@ class ConceptSpace:
         highest = rise(error)
         turned = highest.end if highest.height >= DETOUR else 0
         found = {
-            "concept_mse_rise": self._risen(highest.height, experiment.world),
+            "concept_mse_rise": self._one(highest.height),
             **{
                 f"concept_mse_rise_circles@{share:g}": self._one(rise(other).height)
                 for share in self.other
@@ -136,11 +136,6 @@ class ConceptSpace:
     def _one(self, value: float) -> Measurement:
         """Return a number of one run; its spread is that over seeds."""
         return Measurement(value, None, None, n=self.samples)
-
-    def _risen(self, height: float, world: Circles) -> Measurement:
-        reported = REPORTED_RISE.get(world.colour_separation)
-        known = () if reported is None else (reported, "figure", verdict(height, world))
-        return Measurement(height, None, None, self.samples, *known)
 
     def _slowing(self, steps: Tensor, fast: Tensor) -> dict[str, Measurement]:
         """Return the rate of the slow-down per step, and the share of it that two laws explain."""
@@ -189,16 +184,10 @@ def ceilings(world: Circles, samples: int, device: torch.device) -> Mapping[str,
 
 
 REPORTED_RISE = {0.137: 0.21, 0.247: 0.15, 0.358: 0.0, 0.468: 0.0, 0.579: 0.0, 0.689: 0.0}
-"""From the early point to the highest, in figures of Park et al.'s code (sheet, 4.5), +-0.03."""
+"""From the early point to the highest, in figures of Park et al.'s code (sheet, 4.5), +-0.03.
 
-
-def verdict(height: float, world: Circles) -> str:
-    """Say whether the rise is what the issue asks for at this separation."""
-    if world.colour_separation <= 0.25:
-        return "rises, as reported" if height >= 0.1 else "does not rise by 0.1"
-    if world.colour_separation >= 0.6:
-        return "does not rise, as reported" if height < DETOUR else "rises by 0.05 or more"
-    return "rises" if height >= 0.1 else "does not rise by 0.1"
+What is asked is asked of the mean over seeds (benchmarks/concept_space.py), not of a run.
+"""
 
 
 def first_of(shares: Sequence[Number], least: float) -> int:
@@ -244,7 +233,7 @@ def milestones(first: int, last: int, count: int) -> tuple[int, ...]:
 
 
 # Values are told quietly: a model that hears them from the start learns colour before its colours
-# are true enough to be read, and there is hardly a detour (docs/log.md; `loud_0137` shows it).
+# are true enough to be read, and there is hardly a detour (docs/decisions/010; `loud_0137` is the contrast).
 # A constant rate: with a falling one, the end of the schedule and not the data would set when the
 # last concept is learned; and a low one, so that many milestones fall between the first concept
 # and the last. The average is short, 50 steps: a longer one would blur the course, and at the first
@@ -283,7 +272,7 @@ separation_0137 = Experiment(
     budget=BUDGET,
     asks=(ConceptSpace(),),
     headline=("concept_mse", "concept_mse_rise"),
-    conditioner=Conditioner(everything, Quiet()),
+    conditioner=Conditioner(everything, Quiet(loudness=0.2)),
     objective=Diffusion(),
     sampler=Sampler(steps=12),
     seeds=(0, 1, 2),

@@ -259,7 +259,7 @@ def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
         return papers(_named(subject, records) if subject else records.values())
     if kind == "measurements" and subject in records:
         return measurements(records[subject])
-    if kind == "measurements" and ":" in subject:
+    if kind == "measurements" and subject.partition(":")[0] in records:
         (record,), names = _chosen(subject, records)
         return measurements(record, names)
     if kind in _OF_RUNS:
@@ -323,12 +323,14 @@ def _finding(runs: Sequence[Record], beside: PurePath) -> list[str]:
         f"{name} {over_seeds([run.measurements[name] for run in runs if name in run.measurements])}"
         for name in first.headline
     ]
-    devices = ", ".join(dict.fromkeys(run.device for run in runs))
+    times: dict[str, list[Number]] = {}
+    for run in runs:
+        times.setdefault(run.device, []).append(run.seconds)
     return [
         first.question,
         f"`{first.command}`",
-        duration(fmean(run.seconds for run in runs)),
-        "; ".join(answers) + f" ({devices})",
+        ", ".join(duration(fmean(each)) for each in times.values()),
+        "; ".join(answers) + f" ({', '.join(times)})",
         f"[figure]({os.path.relpath(first.figure, beside)})" if first.figure else "",
     ]
 
