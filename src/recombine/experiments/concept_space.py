@@ -233,7 +233,7 @@ def milestones(first: int, last: int, count: int) -> tuple[int, ...]:
 
 
 # Values are told quietly: a model that hears them from the start learns colour before its colours
-# are true enough to be read, and there is hardly a detour (docs/decisions/010; `loud_0137` is the contrast).
+# are true enough to be read, and there is hardly a detour (decision 010; `loud_0137` asks it).
 # A constant rate: with a falling one, the end of the schedule and not the data would set when the
 # last concept is learned; and a low one, so that many milestones fall between the first concept
 # and the last. The average is short, 50 steps: a longer one would blur the course, and at the first
