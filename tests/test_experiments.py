@@ -134,6 +134,8 @@ COMPARED |= {
     ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
     ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks", "seeds"}),
     ("circuits", "jepa"): ("maskgit", {"objective", "seeds"}),
+    ("objective", "dit_vq_tokens"): ("dit_vq", {"network", "asks"}),
+    ("objective", "dit_vq_tokens_small"): ("dit_vq_small", {"network", "asks"}),
     ("objective", "maskgit_steered_small"): ("maskgit_small", {"network", "asks"}),
     ("circuits", "maskgit_small"): ("maskgit", {"network", "budget", "asks", "seeds"}),
     ("circuits", "jepa_small"): ("maskgit_small", {"objective"}),

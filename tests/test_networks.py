@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from recombine.denoiser import Preconditioned
 from recombine.models.blocks import Network, parameters_of
 from recombine.models.dit import STUDY_DIT, DiT
-from recombine.models.entry import Channels, Tokens, Told, Vector, read
+from recombine.models.entry import Channels, Rows, Tokens, Told, Vector, read
 from recombine.models.local import STUDY_LOCAL, Cells, Local, Places
 from recombine.models.unet import LARGE_UNET, STUDY_UNET, UNet
 
@@ -26,7 +26,7 @@ LOCAL = Local(3, 12, cells=6, window=2, width=16, blocks=1, embedding=16)
 ENTRIES = [None, Vector(6), Channels(2), Tokens(3, 4)]
 NETWORKS: list[UNet | DiT | Local] = [
     *(replace(UNET, entry=entry) for entry in ENTRIES),
-    *(replace(DIT, entry=entry) for entry in ENTRIES),
+    *(replace(DIT, entry=entry) for entry in (*ENTRIES, Rows(3, 2))),
     *(replace(LOCAL, entry=entry) for entry in (None, Cells(), Places(4))),
 ]
 each_network = pytest.mark.parametrize(
@@ -59,6 +59,11 @@ def told(entry: object, batch: int, rng: torch.Generator) -> Tensor:
             return torch.rand(batch, most, width, generator=rng).index_fill(
                 2, torch.tensor([width - 1]), 1
             )
+        case Rows(factors, features):
+            rows = torch.randn(batch, factors, features + 1, generator=rng)
+            said = rows.index_fill(2, torch.tensor([features]), 1)
+            said[0, :, -1] = 0
+            return said
         case Cells():
             return (torch.rand(batch, 6, 6, generator=rng) < 0.5).float()
         case Places(most):
@@ -282,6 +287,11 @@ def test_an_image_of_the_wrong_size_is_named(declared):
         (lambda: replace(UNET, attention=(16,)), r"some of the sides \(8, 4\); got \[16\]"),
         (lambda: replace(UNET, head=5), "16 channels cannot be cut into heads of 5"),
         (lambda: replace(UNET, attention=(), entry=Tokens(3, 4)), "heard by attention"),
+        (
+            lambda: replace(UNET, entry=Rows(3, 2)),
+            r"no tokens .* got Rows\(factors=3, features=2\)",
+        ),
+        (lambda: Rows(0, 2), r"factors is at least 1; got Rows\(factors=0, features=2\)"),
         (lambda: replace(DIT, patch=3), "a side of 8 has no whole patches of 3"),
         (lambda: replace(DIT, heads=3), "a multiple of 4 and of 3, the heads; got 16"),
         (lambda: replace(LOCAL, window=6), "reaches 0 to 5 cells to each side; got 6"),
@@ -348,6 +358,40 @@ def test_the_order_of_tokens_means_nothing(declared, rng: torch.Generator):
     network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
     turned = network(x, clock, condition.flip(1))
     torch.testing.assert_close(turned, network(x, clock, condition), rtol=1e-5, atol=1e-5)
+
+
+def test_factors_are_told_apart_and_those_untold_say_nothing(rng: torch.Generator):
+    declared = replace(DIT, entry=Rows(3, 2))
+    network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
+    plain = network(x, clock, condition)
+    assert not torch.allclose(network(x, clock, condition.flip(1)), plain)
+    answers = []
+    for held in (0.3, torch.nan):
+        silent = condition.clone()
+        silent[:, 1] = held
+        silent[:, 1, -1] = 0
+        answers.append(network(x, clock, silent))
+    assert torch.equal(*answers)
+    assert not torch.allclose(answers[0], plain)
+    with pytest.raises(
+        ValueError, match=r"features=2\) has the shape \(3, 3, 3\); got \(3, 2, 3\)"
+    ):
+        network(x, clock, condition[:, :2])
+
+
+def test_factors_stand_among_the_tokens_as_the_naive_network_has_them(rng: torch.Generator):
+    """The blocks see factors and image in one row, and the answer is of the image's part."""
+    declared = replace(DIT, entry=Rows(3, 2))
+    network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
+    patches = torch.nn.functional.pixel_unshuffle(x, 2).flatten(2).transpose(1, 2)
+    row = torch.cat([network.factors(condition), network.inlet(patches) + network.where], dim=1)
+    *each, _ = network.modulation(network.embedding(clock)).split(network.shares, dim=1)
+    states: list[Tensor] = []
+    network(x, clock, condition, states)
+    for block, part, state in zip(network.blocks, each, states, strict=True):
+        row = block(row, part)
+        assert row.shape[1] == 3 + 16
+        torch.testing.assert_close(state, row[:, 3:])
 
 
 def test_a_condition_takes_one_form_only(rng: torch.Generator):

@@ -25,7 +25,7 @@ from recombine.measure.distance import distances
 from recombine.measure.nearest import nearest
 from recombine.measurement import Measurement, averaged
 from recombine.models.dit import DiT
-from recombine.models.entry import Vector
+from recombine.models.entry import Rows, Vector
 from recombine.models.masked import Codes as CodeHead
 from recombine.models.masked import DiffusionHead, Masked, Mixture
 from recombine.models.probe import Probe
@@ -268,6 +268,12 @@ def steered(experiment: Experiment, question: str) -> Experiment:
 maskgit_steered = steered(maskgit, "Does MaskGIT compose when told like a DiT?")
 mar_steered = steered(mar, "Does MAR compose when told like a DiT?")
 givt_steered = steered(givt, "Does GIVT compose when told like a DiT?")
+dit_vq_tokens = replace(
+    dit_vq,
+    question="Does a DiT on codes compose when told like a MaskGIT?",
+    network=DiT(KL.latent, KL.side, entry=Rows(3, LABELS.features), width=160, heads=5),
+    asks=(Composition(),),
+)
 
 
 # Without end, no image is seen twice; the papers' code draws again and again from some thousands.
@@ -300,6 +306,9 @@ dit_vq_small = small(dit_vq, "Does a small DiT on the code vectors of a VQ compo
 maskgit_small = small(maskgit, "Does a small MaskGIT compose?")
 mar_small = small(mar, "Does a small MAR compose?")
 givt_small = small(givt, "Does a small GIVT compose?")
+dit_vq_tokens_small = small(
+    dit_vq_tokens, "Does a small DiT on codes compose when told like a MaskGIT?"
+)
 maskgit_steered_small = small(maskgit_steered, "Does a small MaskGIT compose when told like a DiT?")
 
 

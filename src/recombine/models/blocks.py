@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from recombine.models.entry import Entry, Tokens, Told, Vector
+from recombine.models.entry import Entry, Tokens, Told, Vector, check_shape
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -113,6 +113,26 @@ def heard(inputs: int, width: int) -> nn.Linear:
     layer = nn.Linear(inputs, width, bias=False)
     nn.init.normal_(layer.weight, std=0.5)
     return layer
+
+
+class FactorTokens(nn.Module):
+    """One token for each factor: what is told of it, or that nothing is."""
+
+    def __init__(self, factors: int, features: int, width: int) -> None:
+        super().__init__()
+        self.row = features + 1
+        self.values = nn.ModuleList(heard(self.row, width) for _ in range(factors))
+        self.untold = nn.Parameter(torch.randn(factors, width))
+
+    def forward(
+        self, condition: Float[Tensor, "batch factor row"]
+    ) -> Float[Tensor, "batch factor width"]:
+        expected = (len(condition), len(self.values), self.row)
+        check_shape(condition.shape == expected, "a masked model", expected, condition)
+        told = condition[..., -1:] != 0
+        rows = condition.to(self.untold.dtype).masked_fill(~told, 0).unbind(1)
+        values = [layer(row) for layer, row in zip(self.values, rows, strict=True)]
+        return torch.where(told, torch.stack(values, dim=1).to(self.untold.dtype), self.untold)
 
 
 class TokenEmbedding(nn.Module):

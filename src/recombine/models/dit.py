@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from recombine.models.blocks import (
     Embedding,
+    FactorTokens,
     TokenEmbedding,
     Transformer,
     modulated,
@@ -19,6 +20,7 @@ from recombine.models.blocks import (
 from recombine.models.entry import (
     Channels,
     Entry,
+    Rows,
     Tokens,
     Vector,
     check_counts,
@@ -67,6 +69,11 @@ class DiTModule(nn.Module):
         tokens = isinstance(of.entry, Tokens)
         self.embedding = Embedding(of.width, of.entry)
         self.tokens = TokenEmbedding(of.entry, of.width) if isinstance(of.entry, Tokens) else None
+        self.factors = (
+            FactorTokens(of.entry.factors, of.entry.features, of.width)
+            if isinstance(of.entry, Rows)
+            else None
+        )
         self.inlet = nn.Linear((of.channels + maps) * of.patch**2, of.width)
         where = positions(of.size // of.patch, of.width).flatten(1).T
         self.register_buffer("where", where, persistent=False)
@@ -96,10 +103,14 @@ class DiTModule(nn.Module):
         patches = F.pixel_unshuffle(seen, self.of.patch).flatten(2).transpose(1, 2)
         hidden = self.inlet(patches)
         hidden = hidden + self.where.to(hidden.dtype)
+        places = hidden.shape[1]
+        if self.factors is not None:
+            hidden = torch.cat([self.factors(told.rows).to(hidden.dtype), hidden], dim=1)
         for block, part in zip(self.blocks, each, strict=True):
             hidden = block(hidden, part, *hears)
             if states is not None:
-                states.append(hidden)
-        answer = self.outlet(modulated(rms(hidden), *last[:, None].chunk(2, dim=-1)))
+                states.append(hidden[:, -places:])
+        last_of_image = rms(hidden[:, -places:])
+        answer = self.outlet(modulated(last_of_image, *last[:, None].chunk(2, dim=-1)))
         grid = answer.transpose(1, 2).unflatten(2, (self.of.size // self.of.patch, -1))
         return F.pixel_shuffle(grid, self.of.patch).to(x.dtype)

@@ -1,7 +1,7 @@
 """How a condition enters a network: as one vector, as input channels, or as tokens to attend to.
 
 The choice matters. Channels lie under convolutions, which build conditional locality in; a vector
-says the same to every pixel; tokens are looked up by every pixel.
+says the same to every pixel; tokens are looked up by every pixel, or stand among the image's own.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ class Told(NamedTuple):
     channels: Float[Tensor, "batch told height width"] | None = None
     tokens: Float[Tensor, "batch token feature"] | None = None
     present: Bool[Tensor, "batch token"] | None = None
+    rows: Float[Tensor, "batch factor row"] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,30 @@ class Tokens:
         return Told(tokens=tokens, present=present)
 
 
-Entry: TypeAlias = Vector | Channels | Tokens | None
+@dataclass(frozen=True)
+class Rows:
+    """Told as a token for each of so many `factors`, which stand among those of the image.
+
+    A row is `features` numbers that say a factor's value, then 1 if it is told.
+    """
+
+    factors: int
+    features: int
+
+    def __post_init__(self) -> None:
+        check_counts(self)
+
+    def __call__(
+        self,
+        condition: Shaped[Tensor, " batch *told"],
+        x: Float[Tensor, "batch channel height width"],
+    ) -> Told:
+        expected = (len(x), self.factors, self.features + 1)
+        check_shape(condition.shape == expected, self, expected, condition)
+        return Told(rows=condition.to(x.dtype))
+
+
+Entry: TypeAlias = Vector | Channels | Tokens | Rows | None
 """None is for networks that are told nothing: any condition is accepted and ignored."""
 
 

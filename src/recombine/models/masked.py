@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from recombine.denoiser import Preconditioned
 from recombine.models.blocks import (
     Embedding,
+    FactorTokens,
     Transformer,
     gated,
     head_width,
@@ -224,26 +225,6 @@ def check_tokens(tokens: Tensor, of: Masked) -> None:
             f"this network reads {kind} of the shape {of.shape}; "
             f"got {tokens.dtype} of {tuple(tokens.shape[1:])}"
         )
-
-
-class FactorTokens(nn.Module):
-    """One token for each factor: what is told of it, or that nothing is."""
-
-    def __init__(self, factors: int, features: int, width: int) -> None:
-        super().__init__()
-        self.row = features + 1
-        self.values = nn.ModuleList(heard(self.row, width) for _ in range(factors))
-        self.untold = nn.Parameter(torch.randn(factors, width))
-
-    def forward(
-        self, condition: Float[Tensor, "batch factor row"]
-    ) -> Float[Tensor, "batch factor width"]:
-        expected = (len(condition), len(self.values), self.row)
-        check_shape(condition.shape == expected, "a masked model", expected, condition)
-        told = condition[..., -1:] != 0
-        rows = condition.to(self.untold.dtype).masked_fill(~told, 0).unbind(1)
-        values = [layer(row) for layer, row in zip(self.values, rows, strict=True)]
-        return torch.where(told, torch.stack(values, dim=1).to(self.untold.dtype), self.untold)
 
 
 class Steering(nn.Module):

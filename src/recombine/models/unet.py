@@ -21,6 +21,7 @@ from recombine.models.blocks import (
 from recombine.models.entry import (
     Channels,
     Entry,
+    Rows,
     Tokens,
     Vector,
     check_counts,
@@ -57,6 +58,8 @@ class UNet:
             raise ValueError(
                 f"attention is at some of the sides {self.sides}; got {sorted(strange)}"
             )
+        if isinstance(self.entry, Rows):
+            raise ValueError(f"a U-Net has no tokens for factors to stand among; got {self.entry}")
         if isinstance(self.entry, Tokens) and not self.attention:
             raise ValueError("told tokens are heard by attention; got a U-Net without any")
         for side, width in zip(self.sides, self.widths, strict=True):
