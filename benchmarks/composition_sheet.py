@@ -24,7 +24,13 @@ from recombine.scene import concept_rows
 from recombine.split import BINARY, level
 from recombine.worlds.shapes2d import Shapes2D
 
-MODELS = {"dit": "DiT, KL latents", "maskgit": "MaskGIT, codes"}
+MODELS = {
+    "dit": "DiT, KL latents",
+    "maskgit": "MaskGIT, codes",
+    "maskgit_small": "small MaskGIT",
+    "maskgit_jepa": "with JEPA",
+    "maskgit_steered": "told like a DiT",
+}
 """Shipped models, and what they are called in the picture."""
 ROWS, COLUMNS, SEED = 2, 3, 0
 INSET = 0.6
