@@ -14,10 +14,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from recombine.denoiser import Preconditioned
-from recombine.models.blocks import Network, parameters_of
+from recombine.models.blocks import Network, modulated, parameters_of, rms
 from recombine.models.dit import STUDY_DIT, DiT
 from recombine.models.entry import Channels, Rows, Tokens, Told, Vector, read
 from recombine.models.local import STUDY_LOCAL, Cells, Local, Places
+from recombine.models.masked import Masked
 from recombine.models.unet import LARGE_UNET, STUDY_UNET, UNet
 
 UNET = UNet(3, 16, width=16, multipliers=(1, 2), blocks=1, attention=(4, 8), patch=2, head=8)
@@ -385,13 +386,16 @@ def test_factors_stand_among_the_tokens_as_the_naive_network_has_them(rng: torch
     network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
     patches = torch.nn.functional.pixel_unshuffle(x, 2).flatten(2).transpose(1, 2)
     row = torch.cat([network.factors(condition), network.inlet(patches) + network.where], dim=1)
-    *each, _ = network.modulation(network.embedding(clock)).split(network.shares, dim=1)
+    *each, last = network.modulation(network.embedding(clock)).split(network.shares, dim=1)
     states: list[Tensor] = []
-    network(x, clock, condition, states)
+    answer = network(x, clock, condition, states)
     for block, part, state in zip(network.blocks, each, states, strict=True):
         row = block(row, part)
         assert row.shape[1] == 3 + 16
         torch.testing.assert_close(state, row[:, 3:])
+    ended = modulated(rms(row[:, 3:]), *last[:, None].chunk(2, dim=-1))
+    grid = network.outlet(ended).transpose(1, 2).unflatten(2, (4, 4))
+    torch.testing.assert_close(answer, torch.nn.functional.pixel_shuffle(grid, 2))
 
 
 def test_a_condition_takes_one_form_only(rng: torch.Generator):
@@ -413,6 +417,19 @@ def test_waves_tell_places_apart_and_zeros_still_say_nothing():
     hears = network.embedding.told
     assert not hears(torch.zeros(1, 3)).any()
     assert hears.layer.in_features == 3 * (2 * 4 + 1)
+
+
+def test_shifts_scales_and_gates_are_sums_over_what_is_told():
+    """Told by a vector, in a DiT and in a steered masked model: a new sum is of known moves."""
+    told = torch.zeros(4, 3, 3)
+    told[1, 0], told[2, 1], told[3, :2] = 1, 1, 1
+    dit = perturbed(replace(DIT, entry=Vector(9)))
+    of_dit = dit.modulation(dit.embedding(torch.ones(4), told.flatten(1)))
+    masked = perturbed(Masked(side=2, features=2, width=16, layers=2, heads=2, steered=True))
+    for moves in (of_dit, torch.cat(masked.steering(told), dim=1)):
+        nothing, one, other, both = moves
+        torch.testing.assert_close(both - nothing, (one - nothing) + (other - nothing))
+        assert (one - nothing).abs().max() > 0.1
 
 
 def test_what_is_told_adds_up():

@@ -406,6 +406,7 @@ def test_seeds_of_two_variants_are_paired():
     records |= {"without_3": run("without", 3, 0.2), "with_3": run("with", 3, 0.6)}
     low, high = (number(end) for end in student_t([0.6, 0.5, 0.4]))
     assert f"| 0.6, 0.5, 0.4 | 0.5 [{low}, {high}] |" in table(*records)
+    assert "| 0.1, 0.3, 0.2 (mean 0.2) | 0.7, 0.8, 0.6 (mean 0.7) |" in table(*records)
     with pytest.raises(ValueError, match="same seeds; got without seed 1, with seed 2"):
         table("without_1", "with_2")
     with pytest.raises(ValueError, match="of two variants with the same seeds; got with seed 1"):

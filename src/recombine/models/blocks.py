@@ -128,7 +128,7 @@ class FactorTokens(nn.Module):
         self, condition: Float[Tensor, "batch factor row"]
     ) -> Float[Tensor, "batch factor width"]:
         expected = (len(condition), len(self.values), self.row)
-        check_shape(condition.shape == expected, "a masked model", expected, condition)
+        check_shape(condition.shape == expected, "factor tokens", expected, condition)
         told = condition[..., -1:] != 0
         rows = condition.to(self.untold.dtype).masked_fill(~told, 0).unbind(1)
         values = [layer(row) for layer, row in zip(self.values, rows, strict=True)]

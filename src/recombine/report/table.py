@@ -181,10 +181,16 @@ def paired(runs: Sequence[Record], names: Sequence[str]) -> str:
         pairs = [[of[seed].measurements[name].value for of in (first, second)] for seed in first]
         more = [b - a for a, b in pairs]
         mean = f"{number(fmean(more))}{_interval(*student_t(more))}" if len(more) > 2 else ""
-        told = [", ".join(map(number, each)) for each in (*zip(*pairs, strict=True), more)]
-        rows.append([name, *told, mean])
+        alone = [_listed(each) for each in zip(*pairs, strict=True)]
+        rows.append([name, *alone, ", ".join(map(number, more)), mean])
     seeds = ", ".join(map(str, first))
     return markdown((f"seeds {seeds}", *by, "difference", "mean difference"), rows)
+
+
+def _listed(values: Sequence[Number]) -> str:
+    """Return these numbers, and the mean of three or more."""
+    listed = ", ".join(map(number, values))
+    return f"{listed} (mean {number(fmean(values))})" if len(values) > 2 else listed
 
 
 def checkpoints(run: Record, names: Sequence[str]) -> list[tuple[Number, Number]]:
