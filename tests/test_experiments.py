@@ -134,9 +134,27 @@ COMPARED |= {
     ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
     ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks", "seeds"}),
     ("circuits", "jepa"): ("maskgit", {"objective", "seeds"}),
-    ("objective", "dit_vq_tokens"): ("dit_vq", {"network", "asks"}),
-    ("objective", "dit_vq_tokens_small"): ("dit_vq_small", {"network", "asks"}),
-    ("objective", "maskgit_steered_small"): ("maskgit_small", {"network", "asks"}),
+    **{
+        ("objective", f"dit_{what}_tokens{size}"): (f"dit_{what}{size}", {"network", "asks"})
+        for what in ("kl", "vq")
+        for size in ("", "_small")
+    },
+    **{
+        ("objective", f"{variant}_steered_small"): (f"{variant}_small", {"network", "asks"})
+        for variant in ("maskgit", "mar", "givt")
+    },
+    ("setting", "dit_vq_narrow"): (
+        "maskgit_narrow",
+        {"network", "objective", "sampler", "view", "asks"},
+    ),
+    ("setting", "dit_kl_narrow"): ("dit_vq_narrow", {"view", "asks"}),
+    ("setting", "mar_narrow"): ("dit_kl_narrow", {"network", "objective", "sampler", "asks"}),
+    ("setting", "givt_narrow"): ("mar_narrow", {"network", "objective", "sampler", "asks"}),
+    ("setting", "jepa_narrow"): ("maskgit_narrow", {"objective", "asks"}),
+    **{
+        ("setting", f"{variant}_short"): (f"{variant}_narrow", {"network", "budget"})
+        for variant in ("maskgit", "dit_vq", "dit_kl")
+    },
     ("circuits", "maskgit_small"): ("maskgit", {"network", "budget", "asks", "seeds"}),
     ("circuits", "jepa_small"): ("maskgit_small", {"objective"}),
     ("circuits", "mar"): ("maskgit", {"network", "objective", "sampler", "view"}),
@@ -178,7 +196,7 @@ TINY = [
     (name, variant)
     for name, variant in RUNS
     if variant[-2:] not in ("_1", "_5")
-    and name not in ("objective", "tokenizer", "conditioning", "jepa")
+    and name not in ("objective", "setting", "tokenizer", "conditioning", "jepa")
     and not variant.endswith(("_shapes3d", "celeba"))
     and (name != "locality" or variant in ("grid_all", "list_all_local"))
     and (name != "circuits" or variant == "jepa")

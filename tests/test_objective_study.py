@@ -216,6 +216,20 @@ def test_the_study_is_about_one_thing_at_a_time():
     assert jepa.base.objective.objective == objective.maskgit.objective
 
 
+def test_size_and_training_are_crossed():
+    """Of each model four: large or small, trained for long or not; in these two, one is changed."""
+    crossed = declared()["setting"]
+    for name in ("maskgit", "dit_vq", "dit_kl"):
+        both, neither = (getattr(objective, each) for each in (f"{name}_small", name))
+        narrow, short = crossed[f"{name}_narrow"], crossed[f"{name}_short"]
+        assert (narrow.network, narrow.budget) == (both.network, neither.budget)
+        assert (short.network, short.budget) == (neither.network, both.budget)
+        for other in (narrow, short):
+            for part in ("world", "conditioner", "objective", "sampler", "view", "asks"):
+                assert getattr(other, part) == getattr(neither, part), name
+    assert crossed["jepa_narrow"].objective == jepa.small.objective
+
+
 def test_the_curve_of_training_is_judged():
     ask = objective.maskgit.asks[0]
     steps = [[step, 0.9] for step in range(1, 21)]
