@@ -84,6 +84,7 @@ COMPARED |= {
     ("probe", "shapes3d"): ("base", {"world", "network", "objective", "asks"}),
     ("autoencoder", "kl"): ("vq", {"network", "headline"}),
     ("autoencoder", "vq_all"): ("vq", {"world"}),
+    ("autoencoder", "kl_all"): ("kl", {"world"}),
     ("autoencoder", "vq_shapes3d"): ("vq", {"world", "network", "asks"}),
     ("autoencoder", "kl_shapes3d"): ("vq_shapes3d", {"network", "headline"}),
     ("objective", "dit_vq"): ("dit_kl", {"view", "asks"}),
@@ -103,7 +104,15 @@ COMPARED |= {
     },
     ("tokenizer", "vq"): ("kl", {"view", "asks"}),
     ("tokenizer", "pixels"): ("kl", {"network", "objective", "view", "asks"}),
-    ("tokenizer", "vq_all"): ("vq", {"view", "asks"}),
+    ("tokenizer", "vq_all"): ("vq", {"view"}),
+    ("tokenizer", "kl_all"): ("kl", {"view"}),
+    ("tokenizer", "maskgit_all"): ("vq_all", {"network", "objective", "sampler", "view", "asks"}),
+    **{
+        ("tokenizer", f"{variant}_{how}"): (variant, {*varied, "budget", "seeds"})
+        for variant in ("kl_all", "vq_all", "maskgit_all")
+        for how, varied in (("small", {"network"}), ("short", set()))
+    },
+    ("tokenizer", "jepa_all_small"): ("maskgit_all_small", {"objective", "asks"}),
     ("conditioning", "full"): ("labels", {"network", "conditioner", "asks"}),
     **{
         ("conditioning", f"{told}_dropout"): (told, {"conditioner", "asks"})
@@ -113,6 +122,17 @@ COMPARED |= {
         ("conditioning", f"{told}_dropout_{mistake}"): (f"{told}_dropout", {"conditioner", "asks"})
         for told in ("labels", "full")
         for mistake in ("as_zero", "when_sampling")
+    },
+    **{
+        ("conditioning", f"{told}_small"): (told, {"network", "budget", "seeds"})
+        for told in (
+            "full",
+            *(
+                f"{told}_dropout{mistake}"
+                for told in ("labels", "full")
+                for mistake in ("", "_as_zero", "_when_sampling")
+            ),
+        )
     },
     **{
         ("jepa", variant): ("base", {"objective", "asks", "seeds"})

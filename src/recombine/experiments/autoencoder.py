@@ -115,6 +115,11 @@ vq_all = replace(
     question="What do 256 codes keep that were learned from every composition?",
     world=Shapes2D(),
 )
+kl_all = replace(
+    kl,
+    question="What does a KL autoencoder keep that was learned from every composition?",
+    world=Shapes2D(),
+)
 vq_shapes3d = replace(
     vq,
     question="What do 256 codes keep of a picture of Shapes3D?",

@@ -3,7 +3,10 @@
 A DiT on the code vectors of a VQ is told the actual values of each picture (`full`) or labels; some
 factors may go untold in training, with a proper null or by the mistakes of the authors' code.
 
+`_small` ones are small networks (experiments/objective.py); told labels, that is its dit_vq_small.
+
     recombine run conditioning:all --seeds 0-2
+    recombine run conditioning:full_small --seeds 1-3     # a quarter of an hour a seed on one core
 """
 
 from dataclasses import replace
@@ -64,4 +67,21 @@ full_dropout_when_sampling = replace(
     question="And if values are left out of what is asked for, too?",
     conditioner=Forgetful(everything, Actual(), when_sampling=True),
     asks=(Composition(),),
+)
+
+# The same with small networks.
+full_small = objective.small(full, "Told the actual size and colour, does a small DiT?")
+labels_dropout_small = objective.small(labels_dropout, "A small one, told some of the labels?")
+full_dropout_small = objective.small(full_dropout, "A small one, told some of the actual values?")
+labels_dropout_as_zero_small = objective.small(
+    labels_dropout_as_zero, "A small one, with labels left out written as the first one?"
+)
+full_dropout_as_zero_small = objective.small(
+    full_dropout_as_zero, "A small one, with values left out written as 0?"
+)
+labels_dropout_when_sampling_small = objective.small(
+    labels_dropout_when_sampling, "A small one, if labels are left out of what is asked for, too?"
+)
+full_dropout_when_sampling_small = objective.small(
+    full_dropout_when_sampling, "A small one, if values are left out of what is asked for, too?"
 )

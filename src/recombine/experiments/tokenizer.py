@@ -1,20 +1,39 @@
-"""Does the tokenizer decide whether a DiT composes? Farid et al. 2025, RQ1.
+"""Does the tokenizer decide whether a model composes? Farid et al. 2025, RQ1.
 
-The models are those of experiments/objective.py; only what the DiT sees differs.
+The models are those of experiments/objective.py; only what they see differs. `_all` tokenizers were
+learned from every composition, the others from what models see (docs/decisions/015).
 
     recombine run tokenizer:all --seeds 0-2
+    recombine run tokenizer:maskgit_all_small --seed 1     # 20 minutes on one core
 """
 
 from dataclasses import replace
 
+from recombine.experiment import Experiment
 from recombine.experiments import objective
-from recombine.experiments.autoencoder import VQ
-from recombine.views import Latents
+from recombine.experiments.autoencoder import KL, VQ
+from recombine.experiments.jepa import small as jepa_small
+from recombine.experiments.setting import short
+from recombine.views import Codes, Latents
 
 kl, vq, pixels = objective.dit_kl, objective.dit_vq, objective.dit_pixels
-vq_all = replace(
-    vq,
-    question="Does a DiT compose better on codes that were learned from every composition?",
-    view=Latents("tokenizer_vq_all", VQ),
-    asks=(objective.Composition(),),
-)
+LATENTS, VECTORS = Latents("tokenizer_kl_all", KL), Latents("tokenizer_vq_all", VQ)
+CODES = Codes("tokenizer_vq_all", VQ)
+WORDS = "on a tokenizer of every composition"
+
+
+def of_all(experiment: Experiment, view: Codes | Latents, question: str) -> Experiment:
+    """Return the experiment on a tokenizer that was learned from every composition."""
+    return replace(experiment, question=f"{question} {WORDS}?", view=view)
+
+
+kl_all = of_all(kl, LATENTS, "Does a DiT compose on latents,")
+vq_all = of_all(vq, VECTORS, "Does a DiT compose on codes,")
+maskgit_all = of_all(objective.maskgit, CODES, "Does MaskGIT compose")
+kl_all_small = of_all(objective.dit_kl_small, LATENTS, "Does a small DiT compose on latents,")
+vq_all_small = of_all(objective.dit_vq_small, VECTORS, "Does a small DiT compose on codes,")
+maskgit_all_small = of_all(objective.maskgit_small, CODES, "Does a small MaskGIT compose")
+jepa_all_small = of_all(jepa_small, CODES, "Does a small MaskGIT with JEPA compose")
+kl_all_short = short(kl_all, f"Does a larger DiT on latents, after little training, {WORDS}?")
+vq_all_short = short(vq_all, f"Does a larger DiT on codes, after little training, {WORDS}?")
+maskgit_all_short = short(maskgit_all, f"Does a larger MaskGIT, after little training, {WORDS}?")
