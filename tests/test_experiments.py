@@ -113,6 +113,10 @@ COMPARED |= {
         for how, varied in (("small", {"network"}), ("short", set()))
     },
     ("tokenizer", "jepa_all_small"): ("maskgit_all_small", {"objective", "asks"}),
+    ("tokenizer", "maskgit_steered_all_small"): ("maskgit_all_small", {"network", "asks"}),
+    ("tokenizer", "vq_tokens_all_small"): ("vq_all_small", {"network", "asks"}),
+    ("tokenizer", "mar_all_small"): ("kl_all_small", {"network", "objective", "sampler", "asks"}),
+    ("tokenizer", "givt_all_small"): ("mar_all_small", {"network", "objective", "sampler", "asks"}),
     ("conditioning", "full"): ("labels", {"network", "conditioner", "asks"}),
     **{
         ("conditioning", f"{told}_dropout"): (told, {"conditioner", "asks"})

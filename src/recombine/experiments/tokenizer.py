@@ -34,6 +34,14 @@ kl_all_small = of_all(objective.dit_kl_small, LATENTS, "Does a small DiT compose
 vq_all_small = of_all(objective.dit_vq_small, VECTORS, "Does a small DiT compose on codes,")
 maskgit_all_small = of_all(objective.maskgit_small, CODES, "Does a small MaskGIT compose")
 jepa_all_small = of_all(jepa_small, CODES, "Does a small MaskGIT with JEPA compose")
+mar_all_small = of_all(objective.mar_small, LATENTS, "Does a small MAR compose")
+givt_all_small = of_all(objective.givt_small, LATENTS, "Does a small GIVT compose")
+maskgit_steered_all_small = of_all(
+    objective.maskgit_steered_small, CODES, "Does a small MaskGIT told like a DiT compose"
+)
+vq_tokens_all_small = of_all(
+    objective.dit_vq_tokens_small, VECTORS, "Does a small DiT on codes, told like a MaskGIT,"
+)
 kl_all_short = short(kl_all, f"Does a larger DiT on latents, after little training, {WORDS}?")
 vq_all_short = short(vq_all, f"Does a larger DiT on codes, after little training, {WORDS}?")
 maskgit_all_short = short(maskgit_all, f"Does a larger MaskGIT, after little training, {WORDS}?")
