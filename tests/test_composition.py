@@ -6,6 +6,7 @@ import torch
 from recombine.measure.composition import (
     Expectation,
     accuracies,
+    agreed,
     area,
     first_at_least,
     over_training,
@@ -72,6 +73,15 @@ def test_what_is_not_a_row_per_sample_is_refused(shape: tuple[int, ...]):
         accuracies(BINARY, {("triangle", "small", "blue"): torch.zeros(shape, dtype=torch.long)})
     with pytest.raises(ValueError, match="there is none"):
         accuracies(BINARY, {})
+
+
+def test_readers_agree_factor_by_factor():
+    one, two = torch.tensor([[0, 1, 0], [1, 1, 1]]), torch.tensor([[0, 1, 1], [1, 1, 1]])
+    three = torch.tensor([[0, 0, 1], [1, 1, 0]])
+    assert agreed([one, two]).tolist() == [[0, 1, -1], [1, 1, 1]]
+    assert agreed([one, two, three]).tolist() == [[0, -1, -1], [1, 1, -1]]
+    assert agreed([one]) is not one
+    assert agreed([one]).tolist() == one.tolist()
 
 
 def test_a_curve_is_summed_up():

@@ -286,7 +286,7 @@ def test_other_readers_see_what_is_drawn_instead(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Trained, "images", lambda *_: drawn)
     with torch.no_grad():
         found = ask(trained, torch.Generator().manual_seed(0)).measurements
-    for who in ("", "_linear", "_nearest"):
+    for who in ("", *objective.OTHERS):
         assert found[f"accuracy{who}@circle-small-blue"].value == 1
         assert found[f"accuracy{who}@triangle-small-blue"].value == 0
         assert found[f"accuracy{who}@level1"].value == pytest.approx(1 / 3)
@@ -308,6 +308,25 @@ def test_other_readers_see_what_is_drawn_instead(monkeypatch: pytest.MonkeyPatch
     assert min(found[f"render_distance_ceiling@level{level}"].value for level in (0, 1, 2)) > 0.005
     assert found["shape_right_nearest@level2"].value == 0
     assert found["colour_right_linear@level2"].value == 1
+
+
+def test_a_reader_who_differs_leaves_nothing_agreed(monkeypatch: pytest.MonkeyPatch):
+    """The nearest of no renders but circles sees no triangle, where a probe does."""
+    monkeypatch.setattr(
+        objective,
+        "nearest",
+        lambda images, renders: torch.tensor([0.0] + [1.0] * 7).repeat(len(images), 1),
+    )
+    world = objective.dit_pixels.world
+    ask = replace(objective.dit_pixels.asks[0], samples=4, renders=2, linear=None)
+    images = torch.cat([fresh(world, which, 4, CPU) for which in BINARY.asked])
+    found = ask.read(images, world, "")
+    first = "-".join(BINARY.asked[0])
+    assert found[f"accuracy_agreed@{first}"].value == 1
+    assert found["accuracy@level2"].value == 1
+    assert found["accuracy_agreed@level2"].value == found["shape_right_agreed@level2"].value == 0
+    alone = replace(ask, renders=0).read(images, world, "")
+    assert not any("agreed" in name for name in alone)
 
 
 def test_each_reader_reads_with_its_own_weights(monkeypatch: pytest.MonkeyPatch):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from recombine.figures import figures
 from recombine.figures import objective as figure
 from recombine.measurement import Measurement
 from recombine.report.record import Record
@@ -81,8 +82,23 @@ def test_a_run_without_a_curve_has_an_empty_panel():
 
 
 @pytest.mark.parametrize(
-    ("variant", "beside"), [("maskgit_small", 1), ("mar_few", 1), ("large", 0)]
+    ("variant", "beside"),
+    [
+        ("objective:maskgit_small", 1),
+        ("objective:mar_few", 1),
+        ("setting:maskgit_narrow", 1),
+        ("tokenizer:vq_all_small", 1),
+        ("conditioning:full_dropout_small", 1),
+        ("jepa:large", 0),
+        ("objective:maskgit_steered_small", 0),
+    ],
 )
 def test_other_sizes_stand_beside_the_same_curves(variant: str, beside: int):
-    theirs = [axes for axes in figure.draw([record(f"objective:{variant}")]).axes[1:] if axes.lines]
-    assert len(theirs) == beside
+    first, *others = figure.draw([record(variant)]).axes
+    assert len([axes for axes in others if axes.lines]) == beside
+    # Of one experiment, a panel is named by its variant alone.
+    assert first.get_title(loc="left") == variant.split(":")[1]
+
+
+def test_experiments_of_one_kind_are_drawn_alike():
+    assert {figures()[name] for name in ("tokenizer", "conditioning", "setting")} == {figure.draw}

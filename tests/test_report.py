@@ -385,6 +385,11 @@ def test_some_findings_are_chosen_with_all_their_seeds_in_the_order_named():
     assert "k_max 9 [8, 10], 9 [8, 10], n = 500" in table
     with pytest.raises(ValueError, match="record 'e' is not known; expected one of a, b, c, d"):
         pasted("<!-- table:findings:e -->\n<!-- /table -->\n", records, HERE)
+    # What lies in a folder is there if it is named, with its seeds, and not among all.
+    records |= {f"x/{seed}": record(question="Fourth?", seed=seed) for seed in (1, 2)}
+    named = pasted("<!-- table:findings:x/2 -->\n<!-- /table -->\n", records, HERE)
+    assert "k_max 9 [8, 10], 9 [8, 10], n = 500" in named
+    assert "Fourth?" not in pasted("<!-- table:findings -->\n<!-- /table -->\n", records, HERE)
 
 
 def test_seeds_of_two_variants_are_paired():
@@ -414,6 +419,34 @@ def test_seeds_of_two_variants_are_paired():
     records["with_1"] = replace(records["with_1"], measurements={})
     with pytest.raises(ValueError, match="'accuracy' is not measured in every run"):
         table("without_1", "with_1")
+
+
+def test_a_variant_has_one_row_with_all_its_seeds():
+    def run(variant: str, seed: int, **values: float) -> Record:
+        measured = {name: Measurement(value, None, None, 10) for name, value in values.items()}
+        command = f"recombine run jepa:{variant} --seed {seed}"
+        return record(command=command, seed=seed, measurements=measured, headline=())
+
+    records = {
+        "b_3": run("b", 3, seen=0.6, new=0.3),
+        "b_1": run("b", 1, seen=0.2, new=0.1),
+        "b_2": run("b", 2, seen=0.1),
+        "a/one": run("a", 7, seen=0.5, new=0.25),
+    }
+
+    def rows(subject: str) -> list[str]:
+        page = pasted(f"<!-- table:seeds:{subject} -->\n<!-- /table -->\n", records, HERE)
+        return [line for line in page.splitlines() if line.startswith("| ")]
+
+    head, _, *both = rows("b_*,a/*:seen,new")
+    assert head == "| variant | seeds | seen | new |"
+    assert both == [
+        "| b | 1, 2, 3 | 0.2, 0.1, 0.6 (mean 0.3) | 0.1, 0.3 |",
+        "| a | 7 | 0.5 | 0.25 |",
+    ]
+    assert rows("a/*,b_2:new")[2:] == ["| a | 7 | 0.25 |", "| b | 2 |  |"]
+    with pytest.raises(ValueError, match=r"record 'c_\*' is not known; expected one of b_3, b_1"):
+        rows("c_*:seen")
 
 
 def test_measurements_may_be_some_of_a_record_in_the_order_asked():

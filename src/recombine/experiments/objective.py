@@ -20,7 +20,7 @@ from recombine.condition import Conditioner, Labels, everything
 from recombine.experiment import Budget, Experiment, Findings, Trained
 from recombine.experiments.autoencoder import FACE_KL, FACE_VQ, KL, ROOM_KL, ROOM_VQ, VQ
 from recombine.experiments.probe import FACES, Single, fresh, tested
-from recombine.measure.composition import Expectation, accuracies, over_training
+from recombine.measure.composition import Expectation, accuracies, agreed, over_training
 from recombine.measure.distance import distances
 from recombine.measure.nearest import nearest
 from recombine.measurement import Measurement, averaged
@@ -45,6 +45,8 @@ ASKED = 10_039
 """The seed of the scenes that are asked for; no training has it."""
 AGAIN = 100_000
 """The number of the first true render that others are compared with."""
+OTHERS = ("_linear", "_nearest", "_agreed")
+"""Readers beside the probe; the last is right where all are."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class Composition:
                 mine = [own[which.index(each)].tolist() for each in self.split.at(level)]
                 apart = averaged([Measurement.mean(each) for each in mine])
                 found[f"render_distance{whose}@level{level}"] = apart
+        if len(read) > 1:
+            read["_agreed"] = agreed([*read.values()])
         for who, rows in read.items():
             by = dict(zip(which, rows.split(self.samples), strict=True))
             found |= accuracies(self.split, by, f"{who}{whose}")
@@ -131,7 +135,7 @@ class Composition:
     def looked_back(self, experiment: Experiment, curves: Mapping[str, list[Any]]) -> Findings:
         """Sum up the curves; the verdict is on the late mean at the last level."""
         del experiment
-        found = over_training(curves, self.split.levels, ("_linear", "_nearest"))
+        found = over_training(curves, self.split.levels, OTHERS)
         last, seen = (f"accuracy_late@level{level}" for level in (self.split.levels[-1], 0))
         if last in found:
             found[last] = self.expected.judged(found[last], found[seen].value)
@@ -373,13 +377,9 @@ maskgit_shapes3d = replace(
 
 # Faces are read from files, which do not come with the package. A hundred of each composition that
 # is not seen are for testing, and a question takes two sets of them.
-FACE_COMPOSITION = Composition(
-    CELEBA,
-    samples=48,
-    probe="probe_celeba",
-    reader=Probe(FACES.size, CelebA.factors),
-    linear=None,
-    renders=0,
+OF_FACES = Probe(FACES.size, CelebA.factors)
+FACE_COMPOSITION = replace(
+    ROOM_COMPOSITION, split=CELEBA, samples=48, probe="probe_celeba", reader=OF_FACES
 )
 dit_kl_celeba = replace(
     dit_kl,

@@ -1,8 +1,9 @@
 """Figure: what JEPA adds to MaskGIT, variant by variant and seed by seed.
 
 Reads the records of experiments/jepa.py, and of the MaskGITs of experiments/objective.py that they
-stand beside. A row is a variant, a mark the late mean of level 2 in one run by one reader, a bar
-the mean over seeds; grey is what the paper reports.
+stand beside; likewise those of experiments/tokenizer.py and setting.py. A row is a variant, a mark
+the late mean of level 2 in one run by one reader, a bar the mean over seeds; grey is what the paper
+reports.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from matplotlib.lines import Line2D
 from recombine.report.record import Record
 from recombine.report.table import variant
 
-BESIDES = ("objective",)
+BESIDES = ("objective", "setting", "tokenizer")
 ALONE = "maskgit"
 READERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "accuracy_late@level2": ("probe", {"marker": "o", "color": "#B2182B"}),
@@ -60,17 +61,19 @@ def _belongs(record: Record) -> bool:
 
 
 def _with_jepa(record: Record) -> bool:
-    return record.command.startswith("recombine run jepa:")
+    return record.command.startswith("recombine run jepa:") or variant(record).startswith("jepa_")
 
 
 def _name(record: Record) -> str:
-    return f"{variant(record)} + JEPA" if _with_jepa(record) else variant(record)
+    return (
+        f"{variant(record).removeprefix('jepa_')} + JEPA" if _with_jepa(record) else variant(record)
+    )
 
 
-def _place(record: Record) -> tuple[bool, bool, bool, str]:
-    """Say where a row goes: small networks below large ones, steered below others, JEPA last."""
+def _place(record: Record) -> tuple[bool, bool, bool, bool, str]:
+    """Say where a row goes: small networks last, then tokenizers of all, steered ones, JEPA."""
     name = variant(record)
-    return "small" in name, "steered" in name, _with_jepa(record), name
+    return "small" in name, "_all" in name, "steered" in name, _with_jepa(record), name
 
 
 def _row(axes: Axes, at: int, runs: Sequence[Record]) -> None:

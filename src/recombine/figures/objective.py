@@ -1,8 +1,9 @@
 """Figure: accuracy over training at each level, beside the paper's curves.
 
-Reads the records of experiments/objective.py, tokenizer.py, conditioning.py and jepa.py. A panel is
-a variant: blue is what was seen, pink one factor away from it, red two. Lines are means over seeds,
-with the range of seeds; dashes are the curves of Farid et al. 2025, over their own steps (above).
+Reads the records of experiments/objective.py and jepa.py; tokenizer.py, conditioning.py and
+setting.py have such figures of their own. A panel is a variant: blue is what was seen, pink one
+factor away from it, red two. Lines are means over seeds, with the range of seeds; dashes are the
+curves of Farid et al. 2025, over their own steps (above).
 """
 
 from collections.abc import Sequence
@@ -19,17 +20,23 @@ from recombine.report.record import Record
 from recombine.report.reference import NAMED, published
 from recombine.report.table import variant
 
-BESIDES = ("tokenizer", "conditioning", "jepa")
+BESIDES = ("jepa",)
 COLOURS = {0: "#2166AC", 1: "#F4A6C0", 2: "#B2182B"}
 WORDS = {0: "seen", 1: "one factor away", 2: "two factors away"}
 COLUMNS = 4
+DITS = {"kl": "dit_kl", "vq": "dit_vq"}
+"""What the DiTs of the tokenizers' study are called in that of objectives."""
+ENDINGS = ("_small", "_few", "_narrow", "_short", "_all")
+"""Models of another size, budget, tokenizer or world stand beside the same published curves."""
 
 
 def draw(records: Sequence[Record]) -> Figure:
     """Draw a panel per variant."""
     panels: dict[str, list[Record]] = {}
+    several = len(set(map(_experiment, records))) > 1
     for record in sorted(records, key=_place):
-        panels.setdefault(f"{_experiment(record)}: {variant(record)}", []).append(record)
+        whose = f"{_experiment(record)}: " if several else ""
+        panels.setdefault(f"{whose}{variant(record)}", []).append(record)
     columns = min(len(panels), COLUMNS) or 1
     rows = max(ceil(len(panels) / columns), 1)
     figure = Figure(figsize=(3.2 * columns, 2.7 * rows + 0.3), layout="constrained")
@@ -55,6 +62,12 @@ def _place(record: Record) -> tuple[bool, str, int, str]:
     return _experiment(record) != "objective", _experiment(record), rank, name
 
 
+def _stem(name: str) -> str:
+    for ending in ENDINGS:
+        name = name.removesuffix(ending)
+    return DITS.get(name, name)
+
+
 def _legend() -> list[Line2D]:
     ours = [Line2D([], [], color=COLOURS[level], label=word) for level, word in WORDS.items()]
     dashes: Any = (0, (4, 2))
@@ -71,8 +84,7 @@ def _panel(axes: Axes, name: str, runs: Sequence[Record]) -> None:
             steps, list(map(min, each)), list(map(max, each)), color=colour, alpha=0.2
         )
         axes.plot(steps, list(map(fmean, each)), color=colour, linewidth=1.6)
-    # Models of another size, or of fewer images, stand beside the same curves.
-    theirs = published(name.split(": ")[1].removesuffix("_small").removesuffix("_few"))
+    theirs = published(_stem(variant(runs[0])))
     if theirs is not None:
         above = axes.twiny()
         for level, colour in COLOURS.items():
@@ -80,7 +92,7 @@ def _panel(axes: Axes, name: str, runs: Sequence[Record]) -> None:
             above.plot(*points, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
         above.tick_params(labelsize=6, length=2, colors="0.5")
         above.spines[["right"]].set_visible(False)
-    axes.set_title(name, loc="left", fontsize=9)
+    axes.set_title(name, loc="left", fontsize=8)
     axes.set_xlabel("steps", fontsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_ylim(-0.03, 1.03)

@@ -86,6 +86,17 @@ def accuracies(
     return found
 
 
+def agreed(
+    readings: Sequence[Int[Tensor, "sample factor"]],
+) -> Int[Tensor, "sample factor"]:
+    """Return what all readers say of a factor, and -1, which is no concept, where they differ.
+
+    Each reader is kind to something: a probe to blobs, the nearest render to a faint speck.
+    """
+    same = torch.stack([each == readings[0] for each in readings]).all(dim=0)
+    return readings[0].where(same, -1)
+
+
 def _right(
     split: Split, which: Composition, rows: Int[Tensor, "sample factor"]
 ) -> Bool[Tensor, "sample factor"]:

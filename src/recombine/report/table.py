@@ -6,10 +6,13 @@ NAME is `findings` (every question, one row each, but for records in a folder of
 `papers` or `papers:RECORD,...` (what a paper reports, beside ours, or beside these alone),
 `measurements:RECORD` or `measurements:RECORD:MEASUREMENT,...` (one record, whole or in part),
 `compared:RECORD,...:MEASUREMENT,...` (a row per record),
+`seeds:RECORD,...:MEASUREMENT,...` (a row per variant, with all its seeds and their mean),
 `paired:RECORD,...:MEASUREMENT,...` (what a second variant has more than a first, seed by seed) or
 `correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
+A RECORD with a * stands for all that match it.
 """
 
+import fnmatch
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -187,6 +190,21 @@ def paired(runs: Sequence[Record], names: Sequence[str]) -> str:
     return markdown((f"seeds {seeds}", *by, "difference", "mean difference"), rows)
 
 
+def seeds(runs: Sequence[Record], names: Sequence[str]) -> str:
+    """Return a row per variant: each measurement in its seeds, and the mean of three or more."""
+    by: dict[str, list[Record]] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        by.setdefault(variant(run), []).append(run)
+    rows = []
+    for name in dict.fromkeys(map(variant, runs)):
+        cells = [
+            _listed([run.measurements[each].value for run in _having(each, by[name])])
+            for each in names
+        ]
+        rows.append([name, ", ".join(str(run.seed) for run in by[name]), *cells])
+    return markdown(("variant", "seeds", *names), rows)
+
+
 def _listed(values: Sequence[Number]) -> str:
     """Return these numbers, and the mean of three or more."""
     listed = ", ".join(map(number, values))
@@ -229,7 +247,7 @@ def correlated(runs: Sequence[Record], names: Sequence[str]) -> str:
     return markdown(("checkpoints", "models", "runs", "n", "Spearman"), rows)
 
 
-_OF_RUNS = {"compared": compared, "paired": paired, "correlated": correlated}
+_OF_RUNS = {"compared": compared, "seeds": seeds, "paired": paired, "correlated": correlated}
 """Tables of some measurements of some runs."""
 
 
@@ -257,10 +275,12 @@ def pasted(text: str, records: Mapping[str, Record], beside: PurePath) -> str:
 def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
     kind, _, subject = name.partition(":")
     if kind == "findings":
-        every = [each for at, each in records.items() if "/" not in at]
-        asked = dict.fromkeys(each.question for each in _named(subject, records)) if subject else {}
-        chosen = [[each for each in every if each.question == question] for question in asked]
-        return findings([*chain(*chosen)] if asked else every, beside)
+        if not subject:
+            return findings([each for at, each in records.items() if "/" not in at], beside)
+        asked = dict.fromkeys(each.question for each in _named(subject, records))
+        runs = records.values()
+        chosen = [[each for each in runs if each.question == question] for question in asked]
+        return findings([*chain(*chosen)], beside)
     if kind == "papers":
         return papers(_named(subject, records) if subject else records.values())
     if kind == "measurements" and subject in records:
@@ -288,10 +308,13 @@ def _chosen(subject: str, records: Mapping[str, Record]) -> tuple[list[Record], 
 
 def _named(which: str, records: Mapping[str, Record]) -> list[Record]:
     """Return the records of these names, in this order."""
+    named: list[str] = []
     for each in which.split(","):
-        if each not in records:
+        found = fnmatch.filter(sorted(records), each)
+        if not found:
             raise ValueError(f"record {each!r} is not known; expected one of {', '.join(records)}")
-    return [records[each] for each in which.split(",")]
+        named += found
+    return [records[each] for each in named]
 
 
 def _having(name: str, runs: Iterable[Record]) -> list[Record]:
