@@ -153,7 +153,10 @@ COMPARED |= {
     },
     ("jepa", "dit"): ("base", {"network", "objective", "sampler", "view", "asks", "seeds"}),
     ("jepa", "small"): ("base", {"network", "budget", "objective"}),
-    ("jepa", "small_plain"): ("small", {"objective", "asks"}),
+    **{
+        ("jepa", f"small_{how}"): ("small", {"objective", "asks"})
+        for how in ("plain", "last", "early", "every", "light", "heavy")
+    },
     ("jepa", "steered_small"): ("small", {"network"}),
     ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
     ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks", "seeds"}),

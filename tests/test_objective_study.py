@@ -205,8 +205,7 @@ def test_the_study_is_about_one_thing_at_a_time():
         "shapes3d": objective.maskgit_shapes3d,
         "celeba": objective.maskgit_celeba,
         "steered": objective.maskgit_steered,
-        "small": objective.maskgit_small,
-        "small_plain": objective.maskgit_small,
+        **{name: objective.maskgit_small for name in declared()["jepa"] if "small" in name},
         "steered_small": objective.maskgit_steered_small,
     }
     for name, experiment in declared()["jepa"].items():

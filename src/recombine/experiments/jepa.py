@@ -48,17 +48,37 @@ dit = replace(
     asks=(Composition(),),
     seeds=(0,),
 )
+NORMALISED = Jepa(layers=(1, 2, 3), normalised=True)
 small = replace(
     objective.maskgit_small,
     question="Does a small MaskGIT compose with JEPA beside it?",
-    objective=Jepa(layers=(1, 2, 3), normalised=True)(MaskedCrossEntropy()),
+    objective=NORMALISED(MaskedCrossEntropy()),
     asks=base.asks,
 )
-small_plain = replace(
-    small,
-    question="Does a small one with targets as they are?",
-    objective=Jepa(layers=(1, 2, 3))(MaskedCrossEntropy()),
-    asks=(Composition(),),
+
+
+def small_with(jepa: Jepa, question: str) -> Experiment:
+    """Return the small MaskGIT with this beside it instead."""
+    return replace(
+        small, question=question, objective=jepa(MaskedCrossEntropy()), asks=(Composition(),)
+    )
+
+
+small_plain = small_with(Jepa(layers=(1, 2, 3)), "Does a small one with targets as they are?")
+small_last = small_with(
+    replace(NORMALISED, layers=(3,)), "Does a small one with the last layer's states alone?"
+)
+small_early = small_with(
+    replace(NORMALISED, layers=(1,)), "Does a small one with an early layer's states alone?"
+)
+small_every = small_with(
+    replace(NORMALISED, layers=(0, 1, 2, 3)), "Does a small one with every layer's states?"
+)
+small_light = small_with(
+    replace(NORMALISED, weight=0.2), "Does a small one with a third of the weight?"
+)
+small_heavy = small_with(
+    replace(NORMALISED, weight=2.0), "Does a small one with three times the weight?"
 )
 steered_small = replace(
     objective.maskgit_steered_small,

@@ -10,9 +10,8 @@ learned from every composition, the others from what models see (docs/decisions/
 from dataclasses import replace
 
 from recombine.experiment import Experiment
-from recombine.experiments import objective
+from recombine.experiments import jepa, objective
 from recombine.experiments.autoencoder import KL, VQ
-from recombine.experiments.jepa import small as jepa_small
 from recombine.experiments.setting import short
 from recombine.views import Codes, Latents
 
@@ -33,7 +32,7 @@ maskgit_all = of_all(objective.maskgit, CODES, "Does MaskGIT compose")
 kl_all_small = of_all(objective.dit_kl_small, LATENTS, "Does a small DiT compose on latents,")
 vq_all_small = of_all(objective.dit_vq_small, VECTORS, "Does a small DiT compose on codes,")
 maskgit_all_small = of_all(objective.maskgit_small, CODES, "Does a small MaskGIT compose")
-jepa_all_small = of_all(jepa_small, CODES, "Does a small MaskGIT with JEPA compose")
+jepa_all_small = of_all(jepa.small, CODES, "Does a small MaskGIT with JEPA compose")
 mar_all_small = of_all(objective.mar_small, LATENTS, "Does a small MAR compose")
 givt_all_small = of_all(objective.givt_small, LATENTS, "Does a small GIVT compose")
 maskgit_steered_all_small = of_all(
