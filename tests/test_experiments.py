@@ -175,9 +175,6 @@ COMPARED |= {
         {"network", "objective", "sampler", "view", "asks"},
     ),
     ("setting", "dit_kl_narrow"): ("dit_vq_narrow", {"view", "asks"}),
-    ("setting", "mar_narrow"): ("dit_kl_narrow", {"network", "objective", "sampler", "asks"}),
-    ("setting", "givt_narrow"): ("mar_narrow", {"network", "objective", "sampler", "asks"}),
-    ("setting", "jepa_narrow"): ("maskgit_narrow", {"objective", "asks"}),
     **{
         ("setting", f"{variant}_short"): (f"{variant}_narrow", {"network", "budget"})
         for variant in ("maskgit", "dit_vq", "dit_kl")

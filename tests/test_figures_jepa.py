@@ -70,7 +70,7 @@ def test_nothing_is_drawn_of_nothing():
 
 def test_it_is_known_by_the_name_of_its_experiment():
     assert "jepa" in figures()
-    assert experiments_of("jepa") == ("jepa", "objective", "setting", "tokenizer")
+    assert experiments_of("jepa") == ("jepa", "objective", "tokenizer")
 
 
 def test_jepa_of_other_experiments_stands_below_its_own_maskgit():
@@ -78,6 +78,7 @@ def test_jepa_of_other_experiments_stands_below_its_own_maskgit():
         record("tokenizer:jepa_all_small", 1, {PROBE: 0.7}),
         record("tokenizer:maskgit_all_small", 1, {PROBE: 0.1}),
         record("tokenizer:vq_all_small", 1, {PROBE: 0.9}),
+        record("tokenizer:maskgit_all_short", 0, {PROBE: 0.4}),
         record("objective:maskgit_steered_small", 1, {PROBE: 0.3}),
     ]
     (axes,) = draw(others).axes

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recombine.figures import figures
+from recombine.figures import experiments_of, figures
 from recombine.figures import objective as figure
 from recombine.measurement import Measurement
 from recombine.report.record import Record
@@ -68,7 +68,7 @@ def test_a_panel_has_our_means_and_the_papers_curves():
     shown = [axes for axes in drawn.axes if axes.get_visible()]
     # One of the two variants has the paper's curves over an axis of its own.
     assert len(shown) == 3
-    first = next(axes for axes in shown if axes.get_title(loc="left") == "objective: maskgit")
+    first = next(axes for axes in shown if axes.get_title(loc="left") == "maskgit")
     assert [line.get_ydata()[0] for line in first.lines] == pytest.approx([0.1, 0.3, 0.5])
     other = next(axes for axes in shown if axes.get_title(loc="left") == "jepa: heavy")
     assert [line.get_ydata()[0] for line in other.lines] == pytest.approx([0.0, 0.2, 0.4])
@@ -82,23 +82,42 @@ def test_a_run_without_a_curve_has_an_empty_panel():
 
 
 @pytest.mark.parametrize(
-    ("variant", "beside"),
+    ("variant", "theirs"),
     [
-        ("objective:maskgit_small", 1),
-        ("objective:mar_few", 1),
-        ("setting:maskgit_narrow", 1),
-        ("tokenizer:vq_all_small", 1),
-        ("conditioning:full_dropout_small", 1),
-        ("jepa:large", 0),
-        ("objective:maskgit_steered_small", 0),
+        ("objective:maskgit_small", "maskgit"),
+        ("objective:mar_few", "mar"),
+        ("setting:maskgit_narrow", "maskgit"),
+        ("setting:dit_kl_short", "dit_kl"),
+        ("tokenizer:vq_all_small", "dit_vq"),
+        ("tokenizer:kl_all_short", "dit_kl"),
+        ("conditioning:full_dropout_small", "full_dropout"),
+        ("jepa:large", None),
+        ("objective:maskgit_steered_small", None),
     ],
 )
-def test_other_sizes_stand_beside_the_same_curves(variant: str, beside: int):
-    first, *others = figure.draw([record(variant)]).axes
-    assert len([axes for axes in others if axes.lines]) == beside
-    # Of one experiment, a panel is named by its variant alone.
-    assert first.get_title(loc="left") == variant.split(":")[1]
+def test_other_sizes_stand_beside_the_same_curves(variant: str, theirs: str | None):
+    _, *others = figure.draw([record(variant)]).axes
+    drawn = [list(line.get_ydata()) for axes in others for line in axes.lines]
+    if theirs is None:
+        assert not drawn
+        return
+    curves = published(theirs)
+    assert curves is not None
+    assert drawn == [[y for _, y in curves.level(level)] for level in (0, 1, 2)]
 
 
-def test_experiments_of_one_kind_are_drawn_alike():
-    assert {figures()[name] for name in ("tokenizer", "conditioning", "setting")} == {figure.draw}
+@pytest.mark.parametrize(
+    ("name", "own", "beside", "neither"),
+    [
+        ("tokenizer", "vq_all_small", "objective:dit_vq_small", "objective:dit_vq"),
+        ("conditioning", "full_small", "objective:dit_vq_small", "objective:maskgit_small"),
+        ("setting", "maskgit_narrow", "objective:maskgit", "objective:mar"),
+    ],
+)
+def test_variants_are_drawn_with_those_they_stand_beside(
+    name: str, own: str, beside: str, neither: str
+):
+    drawn = figures()[name]([record(each) for each in (f"{name}:{own}", beside, neither)])
+    titles = {axes.get_title(loc="left") for axes in drawn.axes if axes.get_visible()} - {""}
+    assert titles == {own, beside.split(":")[1]}
+    assert set(experiments_of(name)) >= {name, "objective"}

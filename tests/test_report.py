@@ -385,11 +385,6 @@ def test_some_findings_are_chosen_with_all_their_seeds_in_the_order_named():
     assert "k_max 9 [8, 10], 9 [8, 10], n = 500" in table
     with pytest.raises(ValueError, match="record 'e' is not known; expected one of a, b, c, d"):
         pasted("<!-- table:findings:e -->\n<!-- /table -->\n", records, HERE)
-    # What lies in a folder is there if it is named, with its seeds, and not among all.
-    records |= {f"x/{seed}": record(question="Fourth?", seed=seed) for seed in (1, 2)}
-    named = pasted("<!-- table:findings:x/2 -->\n<!-- /table -->\n", records, HERE)
-    assert "k_max 9 [8, 10], 9 [8, 10], n = 500" in named
-    assert "Fourth?" not in pasted("<!-- table:findings -->\n<!-- /table -->\n", records, HERE)
 
 
 def test_seeds_of_two_variants_are_paired():
@@ -441,12 +436,26 @@ def test_a_variant_has_one_row_with_all_its_seeds():
     head, _, *both = rows("b_*,a/*:seen,new")
     assert head == "| variant | seeds | seen | new |"
     assert both == [
-        "| b | 1, 2, 3 | 0.2, 0.1, 0.6 (mean 0.3) | 0.1, 0.3 |",
+        "| b | 1, 2, 3 | 0.2, 0.1, 0.6 (mean 0.3) | 0.1, -, 0.3 |",
         "| a | 7 | 0.5 | 0.25 |",
     ]
     assert rows("a/*,b_2:new")[2:] == ["| a | 7 | 0.25 |", "| b | 2 |  |"]
-    with pytest.raises(ValueError, match=r"record 'c_\*' is not known; expected one of b_3, b_1"):
-        rows("c_*:seen")
+    # A record that is named twice is there once; two runs of one seed are not one row.
+    assert rows("b_*,b_3:seen") == rows("b_*:seen")
+    records["again"] = run("b", 3, seen=0.6)
+    with pytest.raises(ValueError, match="one run of a seed; got `recombine run jepa:b --seed 3`"):
+        rows("b_*,again:seen")
+    # A star stands for a part of a name, not for a folder, and other signs for themselves.
+    for unknown in ("c_*", "*_7", "*one", "b_?", "b_[123]"):
+        with pytest.raises(ValueError, match="is not known; expected one of b_3, b_1"):
+            rows(f"{unknown}:seen")
+
+
+def test_a_row_per_variant_says_what_n_is():
+    measured = {"late": Measurement(0.5, None, None, 10), "rate": Measurement(0.5, 0, 1, 64)}
+    records = {"a": record(measurements=measured, headline=())}
+    page = "<!-- table:seeds:a:late,rate -->\n<!-- /table -->\n"
+    assert "\nn = 10 (`late`), 64 (`rate`).\n" in pasted(page, records, HERE)
 
 
 def test_measurements_may_be_some_of_a_record_in_the_order_asked():

@@ -70,18 +70,22 @@ full_dropout_when_sampling = replace(
 )
 
 # The same with small networks.
-full_small = objective.small(full, "Told the actual size and colour, does a small DiT?")
-labels_dropout_small = objective.small(labels_dropout, "A small one, told some of the labels?")
-full_dropout_small = objective.small(full_dropout, "A small one, told some of the actual values?")
+full_small = objective.small(full, "Does a small DiT compose when told the actual size and colour?")
+labels_dropout_small = objective.small(
+    labels_dropout, "Does a small DiT compose when one label in ten is left out in training?"
+)
+full_dropout_small = objective.small(
+    full_dropout, "Does a small DiT compose when one actual value in ten is left out in training?"
+)
 labels_dropout_as_zero_small = objective.small(
-    labels_dropout_as_zero, "A small one, with labels left out written as the first one?"
+    labels_dropout_as_zero, "Does it when labels left out are written as the first one?"
 )
 full_dropout_as_zero_small = objective.small(
-    full_dropout_as_zero, "A small one, with values left out written as 0?"
+    full_dropout_as_zero, "Does it when values left out are written as 0?"
 )
 labels_dropout_when_sampling_small = objective.small(
-    labels_dropout_when_sampling, "A small one, if labels are left out of what is asked for, too?"
+    labels_dropout_when_sampling, "Does it when labels are left out of what is asked for, too?"
 )
 full_dropout_when_sampling_small = objective.small(
-    full_dropout_when_sampling, "A small one, if values are left out of what is asked for, too?"
+    full_dropout_when_sampling, "Does it when values are left out of what is asked for, too?"
 )

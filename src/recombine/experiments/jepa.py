@@ -64,7 +64,9 @@ def small_with(jepa: Jepa, question: str) -> Experiment:
     )
 
 
-small_plain = small_with(Jepa(layers=(1, 2, 3)), "Does a small one with targets as they are?")
+small_plain = small_with(
+    Jepa(layers=(1, 2, 3)), "Does a small MaskGIT compose with JEPA's targets as they are?"
+)
 small_last = small_with(
     replace(NORMALISED, layers=(3,)), "Does a small one with the last layer's states alone?"
 )

@@ -46,7 +46,6 @@ ASKED = 10_039
 AGAIN = 100_000
 """The number of the first true render that others are compared with."""
 OTHERS = ("_linear", "_nearest", "_agreed")
-"""Readers beside the probe; the last is right where all are."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +303,7 @@ SHORT = Budget(5_000, 32, 1e-3, 200, decay=cosine, ema=0.995, milestones=LOOKS)
 
 
 def narrowed(experiment: Experiment) -> DiT | Masked:
-    """Return its network with half the layers and about a tenth of the weights."""
+    """Return its network with half the layers and less than half the width, its head as it is."""
     assert isinstance(experiment.network, DiT | Masked)
     return replace(experiment.network, layers=4, width=64, heads=4)
 
@@ -320,7 +319,9 @@ dit_vq_small = small(dit_vq, "Does a small DiT on the code vectors of a VQ compo
 maskgit_small = small(maskgit, "Does a small MaskGIT compose?")
 mar_small = small(mar, "Does a small MAR compose?")
 givt_small = small(givt, "Does a small GIVT compose?")
-dit_kl_tokens_small = small(dit_kl_tokens, "Does a small DiT on latents, told like a MaskGIT?")
+dit_kl_tokens_small = small(
+    dit_kl_tokens, "Does a small DiT on latents compose when told like a MaskGIT?"
+)
 dit_vq_tokens_small = small(
     dit_vq_tokens, "Does a small DiT on codes compose when told like a MaskGIT?"
 )

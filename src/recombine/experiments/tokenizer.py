@@ -3,8 +3,10 @@
 The models are those of experiments/objective.py; only what they see differs. `_all` tokenizers were
 learned from every composition, the others from what models see (docs/decisions/015).
 
-    recombine run tokenizer:all --seeds 0-2
+    recombine run tokenizer:vq_all --seed 0                # minutes on a GPU
     recombine run tokenizer:maskgit_all_small --seed 1     # 20 minutes on one core
+
+Of latents, `kl_all` and others need a tokenizer that is not shipped yet (autoencoder:kl_all).
 """
 
 from dataclasses import replace
@@ -39,8 +41,11 @@ maskgit_steered_all_small = of_all(
     objective.maskgit_steered_small, CODES, "Does a small MaskGIT told like a DiT compose"
 )
 vq_tokens_all_small = of_all(
-    objective.dit_vq_tokens_small, VECTORS, "Does a small DiT on codes, told like a MaskGIT,"
+    objective.dit_vq_tokens_small,
+    VECTORS,
+    "Does a small DiT on codes, told like a MaskGIT, compose",
 )
-kl_all_short = short(kl_all, f"Does a larger DiT on latents, after little training, {WORDS}?")
-vq_all_short = short(vq_all, f"Does a larger DiT on codes, after little training, {WORDS}?")
-maskgit_all_short = short(maskgit_all, f"Does a larger MaskGIT, after little training, {WORDS}?")
+SOON = f"compose after little training {WORDS}?"
+kl_all_short = short(kl_all, f"Does a larger DiT on latents {SOON}")
+vq_all_short = short(vq_all, f"Does a larger DiT on codes {SOON}")
+maskgit_all_short = short(maskgit_all, f"Does a larger MaskGIT {SOON}")

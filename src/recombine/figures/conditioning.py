@@ -1,8 +1,19 @@
 """Figure: accuracy over training of a DiT that is told in several ways.
 
-Reads the records of experiments/conditioning.py; drawn like objective.svg.
+Reads the records of experiments/conditioning.py and those that they stand beside.
 """
 
-from recombine.figures.objective import draw
+from collections.abc import Sequence
 
-__all__ = ["draw"]
+from matplotlib.figure import Figure
+
+from recombine.figures.objective import beside
+from recombine.report.record import Record
+
+BESIDES = ("objective",)
+STAND_BESIDE = ("dit_vq_small",)
+
+
+def draw(records: Sequence[Record]) -> Figure:
+    """Draw a panel per variant."""
+    return beside(records, "conditioning", STAND_BESIDE)

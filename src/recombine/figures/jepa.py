@@ -1,9 +1,9 @@
 """Figure: what JEPA adds to MaskGIT, variant by variant and seed by seed.
 
 Reads the records of experiments/jepa.py, and of the MaskGITs of experiments/objective.py that they
-stand beside; likewise those of experiments/tokenizer.py and setting.py. A row is a variant, a mark
-the late mean of level 2 in one run by one reader, a bar the mean over seeds; grey is what the paper
-reports.
+stand beside; likewise those of experiments/tokenizer.py, but for shorter trainings. A row is a
+variant, a mark the late mean of level 2 in one run by one reader, a bar the mean over seeds, grey
+what the paper reports.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from recombine.report.record import Record
 from recombine.report.table import variant
 
-BESIDES = ("objective", "setting", "tokenizer")
+BESIDES = ("objective", "tokenizer")
 ALONE = "maskgit"
 READERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "accuracy_late@level2": ("probe", {"marker": "o", "color": "#B2182B"}),
@@ -57,6 +57,7 @@ def draw(records: Sequence[Record]) -> Figure:
 
 def _belongs(record: Record) -> bool:
     mine = _with_jepa(record) or variant(record).startswith(ALONE)
+    mine &= not variant(record).endswith("_short")
     return mine and any(name in record.measurements for name in READERS)
 
 

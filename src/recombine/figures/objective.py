@@ -6,7 +6,7 @@ factor away from it, red two. Lines are means over seeds, with the range of seed
 curves of Farid et al. 2025, over their own steps (above).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import ceil
 from statistics import fmean
 from typing import Any
@@ -33,10 +33,8 @@ ENDINGS = ("_small", "_few", "_narrow", "_short", "_all")
 def draw(records: Sequence[Record]) -> Figure:
     """Draw a panel per variant."""
     panels: dict[str, list[Record]] = {}
-    several = len(set(map(_experiment, records))) > 1
     for record in sorted(records, key=_place):
-        whose = f"{_experiment(record)}: " if several else ""
-        panels.setdefault(f"{whose}{variant(record)}", []).append(record)
+        panels.setdefault(_title(record), []).append(record)
     columns = min(len(panels), COLUMNS) or 1
     rows = max(ceil(len(panels) / columns), 1)
     figure = Figure(figsize=(3.2 * columns, 2.7 * rows + 0.3), layout="constrained")
@@ -49,6 +47,18 @@ def draw(records: Sequence[Record]) -> Figure:
         each.set_ylabel("drawn as asked", fontsize=8)
     figure.legend(handles=_legend(), ncols=4, loc="outside lower center", frameon=False, fontsize=8)
     return figure
+
+
+def beside(records: Sequence[Record], experiment: str, others: Collection[str]) -> Figure:
+    """Draw the variants of an experiment, and of others those that they stand beside."""
+    return draw(
+        [each for each in records if _experiment(each) == experiment or variant(each) in others]
+    )
+
+
+def _title(record: Record) -> str:
+    """Name the experiment where the variant does not say what it is of."""
+    return f"jepa: {variant(record)}" if _experiment(record) == "jepa" else variant(record)
 
 
 def _experiment(record: Record) -> str:

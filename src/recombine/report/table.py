@@ -9,10 +9,9 @@ NAME is `findings` (every question, one row each, but for records in a folder of
 `seeds:RECORD,...:MEASUREMENT,...` (a row per variant, with all its seeds and their mean),
 `paired:RECORD,...:MEASUREMENT,...` (what a second variant has more than a first, seed by seed) or
 `correlated:RECORD,...:MEASUREMENT,MEASUREMENT` (over the checkpoints of these runs).
-A RECORD with a * stands for all that match it.
+In tables of several records, a RECORD with a * stands for all that match it.
 """
 
-import fnmatch
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -157,12 +156,17 @@ def compared(runs: Sequence[Record], names: Sequence[str]) -> str:
         [variant(run), str(run.seed), *(_value(run.measurements.get(name)) for name in names)]
         for run in runs
     ]
+    return f"{markdown(head, rows)}\n\n{_counts(runs, names)}; in brackets, 95 % intervals."
+
+
+def _counts(runs: Sequence[Record], names: Sequence[str]) -> str:
+    """Return what n each measurement has: n = 64 (`accuracy`), 192 (`loss`)."""
     of: dict[str, list[str]] = {}
     for name in names:
         counts = dict.fromkeys(f"{run.measurements[name].n:,}" for run in _having(name, runs))
         of.setdefault(" and ".join(counts), []).append(f"`{name}`")
     said = [f"{n} ({', '.join(which)})" if len(of) > 1 else n for n, which in of.items()]
-    return f"{markdown(head, rows)}\n\nn = {', '.join(said)}; in brackets, 95 % intervals."
+    return f"n = {', '.join(said)}"
 
 
 def paired(runs: Sequence[Record], names: Sequence[str]) -> str:
@@ -181,8 +185,8 @@ def paired(runs: Sequence[Record], names: Sequence[str]) -> str:
     for name in names:
         if len(_having(name, runs)) < len(runs):
             raise ValueError(f"{name!r} is not measured in every run of the pairs")
-        pairs = [[of[seed].measurements[name].value for of in (first, second)] for seed in first]
-        more = [b - a for a, b in pairs]
+        pairs = [[of[seed].measurements[name] for of in (first, second)] for seed in first]
+        more = [b.value - a.value for a, b in pairs]
         mean = f"{number(fmean(more))}{_interval(*student_t(more))}" if len(more) > 2 else ""
         alone = [_listed(each) for each in zip(*pairs, strict=True)]
         rows.append([name, *alone, ", ".join(map(number, more)), mean])
@@ -192,22 +196,27 @@ def paired(runs: Sequence[Record], names: Sequence[str]) -> str:
 
 def seeds(runs: Sequence[Record], names: Sequence[str]) -> str:
     """Return a row per variant: each measurement in its seeds, and the mean of three or more."""
-    by: dict[str, list[Record]] = {}
-    for run in sorted(runs, key=lambda run: run.seed):
-        by.setdefault(variant(run), []).append(run)
+    by: dict[str, dict[int, Record]] = {}
+    for run in runs:
+        mine = by.setdefault(variant(run), {})
+        if run.seed in mine:
+            both = " and ".join(f"`{each.command}`" for each in (mine[run.seed], run))
+            raise ValueError(f"a row has one run of a seed; got {both}")
+        mine[run.seed] = run
     rows = []
-    for name in dict.fromkeys(map(variant, runs)):
-        cells = [
-            _listed([run.measurements[each].value for run in _having(each, by[name])])
-            for each in names
-        ]
-        rows.append([name, ", ".join(str(run.seed) for run in by[name]), *cells])
-    return markdown(("variant", "seeds", *names), rows)
+    for name, mine in by.items():
+        ordered = [mine[seed] for seed in sorted(mine)]
+        cells = [_listed([run.measurements.get(each) for run in ordered]) for each in names]
+        rows.append([name, ", ".join(str(run.seed) for run in ordered), *cells])
+    return f"{markdown(('variant', 'seeds', *names), rows)}\n\n{_counts(runs, names)}."
 
 
-def _listed(values: Sequence[Number]) -> str:
-    """Return these numbers, and the mean of three or more."""
-    listed = ", ".join(map(number, values))
+def _listed(runs: Sequence[Measurement | None]) -> str:
+    """Return the numbers of these runs, a dash for one without, and the mean of three or more."""
+    values = [run.value for run in runs if run is not None]
+    if not values:
+        return ""
+    listed = ", ".join("-" if run is None else number(run.value) for run in runs)
     return f"{listed} (mean {number(fmean(values))})" if len(values) > 2 else listed
 
 
@@ -275,12 +284,10 @@ def pasted(text: str, records: Mapping[str, Record], beside: PurePath) -> str:
 def _table(name: str, records: Mapping[str, Record], beside: PurePath) -> str:
     kind, _, subject = name.partition(":")
     if kind == "findings":
-        if not subject:
-            return findings([each for at, each in records.items() if "/" not in at], beside)
-        asked = dict.fromkeys(each.question for each in _named(subject, records))
-        runs = records.values()
-        chosen = [[each for each in runs if each.question == question] for question in asked]
-        return findings([*chain(*chosen)], beside)
+        every = [each for at, each in records.items() if "/" not in at]
+        asked = dict.fromkeys(each.question for each in _named(subject, records)) if subject else {}
+        chosen = [[each for each in every if each.question == question] for question in asked]
+        return findings([*chain(*chosen)] if asked else every, beside)
     if kind == "papers":
         return papers(_named(subject, records) if subject else records.values())
     if kind == "measurements" and subject in records:
@@ -307,14 +314,19 @@ def _chosen(subject: str, records: Mapping[str, Record]) -> tuple[list[Record], 
 
 
 def _named(which: str, records: Mapping[str, Record]) -> list[Record]:
-    """Return the records of these names, in this order."""
-    named: list[str] = []
+    """Return the records of these names, in this order, each once."""
+    named: dict[str, Record] = {}
     for each in which.split(","):
-        found = fnmatch.filter(sorted(records), each)
+        found = sorted(at for at in records if at == each or ("*" in each and _matches(at, each)))
         if not found:
             raise ValueError(f"record {each!r} is not known; expected one of {', '.join(records)}")
-        named += found
-    return [records[each] for each in named]
+        named |= {at: records[at] for at in found}
+    return [*named.values()]
+
+
+def _matches(at: str, pattern: str) -> bool:
+    """Tell whether a name is this, with anything but a folder for every star."""
+    return re.fullmatch("[^/]*".join(map(re.escape, pattern.split("*"))), at) is not None
 
 
 def _having(name: str, runs: Iterable[Record]) -> list[Record]:
