@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -72,6 +73,17 @@ def test_a_step_reports_the_loss_before_the_change_as_a_tensor_without_history()
     assert isinstance(loss, Tensor)
     assert not loss.requires_grad
     torch.testing.assert_close(loss, before.detach())
+
+
+def test_a_step_learns_from_what_its_view_makes_of_pictures():
+    """The view's launches belong to the step, so that a graph holds them."""
+    image, condition = next(batches())
+    through, alone = Weights.of(network(), EMA), Weights.of(network(), EMA)
+    seen = replace(step_of(through), view=lambda pictures: 2 * pictures - 1)(image, condition)
+    torch.testing.assert_close(seen, step_of(alone)(2 * image - 1, condition))
+    both = (list(each.denoiser.parameters()) for each in (through, alone))
+    torch.testing.assert_close(*both)
+    assert seen != step_of(Weights.of(network(), EMA))(image, condition)
 
 
 def test_the_wrapped_denoiser_is_the_one_that_is_called():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from recombine.checkpoint import LEARNED_FROM
 from recombine.condition import Conditioner
-from recombine.data import Batch, Source
+from recombine.data import Source
 from recombine.denoiser import (
     Denoiser,
     Preconditioned,
@@ -206,10 +206,6 @@ class Experiment:
             return network
         inverse = _INVERSE[self.objective.target]
         return Predicting(network, inverse, self.objective.schedule.time)
-
-    def example(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return what the denoiser learns from a batch: images as it sees them, and conditions."""
-        return self.view(batch.image), self.conditioner(batch.scenes, generator)
 
     def asked(self, trained: Trained, generator: torch.Generator) -> Findings:
         """Put every question and join what is found."""

@@ -140,7 +140,7 @@ class Session:
         budget, noise = experiment.budget, self.generators["noise"]
         average = self._target() if isinstance(experiment.objective, WithJepa) else None
         parts = (self.weights, experiment.objective, budget.clip, noise)
-        step = Step(*parts, self.called, self.share, average)
+        step = Step(*parts, self.called, self.share, average, self._seen)
         left = range(self.stream.step + 1, budget.steps + 1)
         pending: list[Tensor] = []
         for taken in train(self._graphed(step), self._examples(), budget.rate, left):
@@ -162,11 +162,16 @@ class Session:
     def _examples(self) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.stream:
             with self.share or nullcontext():
-                image, condition = self.plan.experiment.example(batch, self.generators["tell"])
-            if image.is_cuda and image.dim() == 4:
-                # Convolutions are faster with the channels of a pixel side by side.
-                image = image.contiguous(memory_format=torch.channels_last)
-            yield image, condition
+                told = self.plan.experiment.conditioner(batch.scenes, self.generators["tell"])
+            yield batch.image, told
+
+    def _seen(self, image: Tensor) -> Tensor:
+        """Return what the denoiser sees of pictures."""
+        seen = self.plan.experiment.view(image)
+        if seen.is_cuda and seen.dim() == 4:
+            # Convolutions are faster with the channels of a pixel side by side.
+            seen = seen.contiguous(memory_format=torch.channels_last)
+        return seen
 
     def _saves(self, step: int) -> bool:
         return step % self.settings.save_every == 0 or step == self.plan.experiment.budget.steps

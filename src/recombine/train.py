@@ -120,7 +120,8 @@ class Step:
 
     `called` is the denoiser as the objective calls it, where that is wrapped (DDP, autocast);
     `share` says which part of the batch this process has, where there are several; `average` is
-    the moving average as an objective that learns from it calls it.
+    the moving average as an objective that learns from it calls it; `view` makes of pictures what
+    the denoiser sees: here, so that a graph holds the launches of a tokenizer, too.
     """
 
     weights: Weights
@@ -130,6 +131,7 @@ class Step:
     called: nn.Module | None = None
     share: Share | None = None
     average: nn.Module | None = None
+    view: Callable[[Tensor], Tensor] | None = None
 
     def __call__(
         self, image: Shaped[Tensor, " batch *image"], condition: Shaped[Tensor, " batch *told"]
@@ -137,6 +139,7 @@ class Step:
         """Change the weights and return the loss before the change."""
         denoiser = self.weights.denoiser if self.called is None else self.called
         besides = {} if self.average is None else {"average": self.average}
+        image = image if self.view is None else self.view(image)
         with self.share or nullcontext():
             loss = self.objective(denoiser, image, condition, generator=self.generator, **besides)
         self.weights.optimizer.zero_grad(set_to_none=True)

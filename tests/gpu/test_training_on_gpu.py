@@ -14,6 +14,7 @@ from recombine.checkpoint import Checkpoint, checkpoints, packed, unpack
 from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
 from recombine.experiment import Plan
+from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from recombine.models.masked import Codes, DiffusionHead, Masked, Mixture
@@ -24,6 +25,8 @@ from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import Jepa, WithJepa
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
 from recombine.train import Graphed, Step, Weights, train
+from recombine.views import Codes as ShippedCodes
+from recombine.views import Latents, View
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
@@ -67,12 +70,14 @@ def batches(kind: Kind) -> Iterator[tuple[Tensor, Tensor]]:
         yield image if seen is None else seen, condition
 
 
-def losses(kind: Kind, graphed: bool, steps: int = 30) -> tuple[list[float], Tensor]:
+def losses(
+    kind: Kind, graphed: bool, steps: int = 30, view: View | None = None
+) -> tuple[list[float], Tensor]:
     torch.manual_seed(0)
     weights = Weights.of(kind.build().cuda(), ema=0.9)
     noise = torch.Generator("cuda").manual_seed(2)
     average = weights.average.module if isinstance(kind.objective, WithJepa) else None
-    step = Step(weights, kind.objective, 1.0, noise, average=average)
+    step = Step(weights, kind.objective, 1.0, noise, average=average, view=view)
     taken = train(
         Graphed(step) if graphed else step, batches(kind), lambda at: 1e-3 / at, range(1, steps + 1)
     )
@@ -88,6 +93,17 @@ def test_a_graph_replays_the_very_step(kind: str):
     assert graphed[0] == pytest.approx(plain[0], rel=1e-4)
     torch.testing.assert_close(graphed[1], plain[1], atol=1e-4, rtol=1e-3)
     assert len(set(graphed[0])) == len(graphed[0])
+
+
+def test_a_graph_holds_the_tokenizer():
+    """What a graph makes of new pictures is what the tokenizer makes of them, step for step."""
+    seen = {"givt": Latents("tokenizer_kl", KL), "maskgit": ShippedCodes("tokenizer_vq", VQ)}
+    for name, view in seen.items():
+        head = Codes(VQ.codes or 0) if name == "maskgit" else Mixture()
+        kind = replace(KINDS[name], build=masked(head).build, shape=(3, 28, 28))
+        plain, graphed = (losses(kind, graphed=each, view=view) for each in (False, True))
+        assert graphed[0] == pytest.approx(plain[0], rel=1e-4)
+        torch.testing.assert_close(graphed[1], plain[1], atol=1e-4, rtol=1e-3)
 
 
 def test_a_stopped_run_goes_on():
