@@ -439,6 +439,7 @@ def test_a_variant_has_one_row_with_all_its_seeds():
         "| b | 1, 2, 3 | 0.2, 0.1, 0.6 (mean 0.3) | 0.1, -, 0.3 |",
         "| a | 7 | 0.5 | 0.25 |",
     ]
+    assert rows("b_3,b_1:new")[2:] == ["| b | 1, 3 | 0.1, 0.3 |"]
     assert rows("a/*,b_2:new")[2:] == ["| a | 7 | 0.25 |", "| b | 2 |  |"]
     # A record that is named twice is there once; two runs of one seed are not one row.
     assert rows("b_*,b_3:seen") == rows("b_*:seen")
