@@ -159,7 +159,6 @@ COMPARED |= {
     },
     ("jepa", "steered_small"): ("small", {"network"}),
     ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
-    ("jepa", "shapes3d"): ("base", {"world", "network", "conditioner", "view", "asks", "seeds"}),
     ("circuits", "jepa"): ("maskgit", {"objective", "seeds"}),
     **{
         ("objective", f"dit_{what}_tokens{size}"): (f"dit_{what}{size}", {"network", "asks"})
@@ -188,24 +187,28 @@ COMPARED |= {
         ("objective", f"{variant}_steered"): (variant, {"network", "asks"})
         for variant in ("maskgit", "mar", "givt")
     },
-    ("jepa", "celeba"): ("base", {"world", "network", "view", "asks", "seeds"}),
-    **{
-        ("objective", f"{variant}_celeba"): (variant, {"world", "network", "view", "asks"})
-        for variant in ("dit_kl", "maskgit")
-    },
+    ("other_worlds", "dit_vq_shapes3d"): ("dit_kl_shapes3d", {"view"}),
+    ("other_worlds", "maskgit_shapes3d"): (
+        "dit_vq_shapes3d",
+        {"network", "objective", "sampler", "view"},
+    ),
+    ("other_worlds", "maskgit_steered_shapes3d"): ("maskgit_shapes3d", {"network"}),
+    ("other_worlds", "jepa_shapes3d"): ("maskgit_shapes3d", {"objective"}),
+    ("other_worlds", "dit_kl_celeba"): (
+        "dit_kl_shapes3d",
+        {"world", "network", "budget", "conditioner", "view", "asks", "seeds"},
+    ),
+    ("other_worlds", "maskgit_celeba"): (
+        "dit_kl_celeba",
+        {"network", "objective", "sampler", "view"},
+    ),
+    ("other_worlds", "jepa_celeba"): ("maskgit_celeba", {"objective"}),
     ("probe", "celeba"): ("base", {"world", "network", "asks"}),
     ("autoencoder", "vq_celeba"): ("vq", {"world", "network", "asks"}),
     ("autoencoder", "kl_celeba"): ("vq_celeba", {"network", "headline"}),
     **{
         ("objective", f"{variant}_large"): (variant, {"network", "asks", "seeds"})
         for variant in ("dit_vq", "maskgit")
-    },
-    **{
-        ("objective", f"{variant}_shapes3d"): (
-            variant,
-            {"world", "network", "conditioner", "view", "asks"},
-        )
-        for variant in ("dit_kl", "maskgit")
     },
 }
 # The same models, asked one more question.
@@ -220,7 +223,7 @@ TINY = [
     (name, variant)
     for name, variant in RUNS
     if variant[-2:] not in ("_1", "_5")
-    and name not in ("objective", "setting", "tokenizer", "conditioning", "jepa")
+    and name not in ("objective", "setting", "tokenizer", "conditioning", "jepa", "other_worlds")
     and not variant.endswith(("_shapes3d", "celeba"))
     and (name != "locality" or variant in ("grid_all", "list_all_local"))
     and (name != "circuits" or variant == "jepa")

@@ -23,6 +23,7 @@ from recombine.experiments import (
     declared,
     jepa,
     objective,
+    other_worlds,
     probe,
     tokenizer,
 )
@@ -169,7 +170,7 @@ def test_faces_are_studied_from_files(tmp_path: Path):
             _, run_folder = recorded(name, variant)
             (last, *_) = checkpoints(run_folder)
             zoo.ship(last, run_folder / "record.json", shipped, tmp_path / "zoo")
-        for name, variant in (("objective", "dit_kl_celeba"), ("jepa", "celeba")):
+        for name, variant in (("other_worlds", "dit_kl_celeba"), ("other_worlds", "jepa_celeba")):
             record, _ = recorded(name, variant)
             assert record is not None
             assert record.measurements["accuracy_view@level0"].n == 8
@@ -202,8 +203,6 @@ def test_the_study_is_about_one_thing_at_a_time():
     beside = {
         "dit": objective.dit_vq,
         "large": objective.maskgit_large,
-        "shapes3d": objective.maskgit_shapes3d,
-        "celeba": objective.maskgit_celeba,
         "steered": objective.maskgit_steered,
         **{name: objective.maskgit_small for name in declared()["jepa"] if "small" in name},
         "steered_small": objective.maskgit_steered_small,
@@ -213,6 +212,25 @@ def test_the_study_is_about_one_thing_at_a_time():
         for part in ("world", "network", "budget", "conditioner", "sampler", "view"):
             assert getattr(experiment, part) == getattr(alone, part), name
     assert jepa.base.objective.objective == objective.maskgit.objective
+
+
+def test_other_worlds_have_the_same_models():
+    """Of the same size and rates; in Shapes3D as many tokens, codes and labels as that takes."""
+    there = declared()["other_worlds"]
+    for name in ("dit_kl", "maskgit"):
+        here = getattr(objective, name)
+        for world in ("shapes3d", "celeba"):
+            other = there[f"{name}_{world}"]
+            for part in ("objective", "sampler", "headline"):
+                assert getattr(other, part) == getattr(here, part)
+            for part in ("width", "layers", "heads"):
+                assert getattr(other.network, part) == getattr(here.network, part)
+            assert other.budget.learning_rate == here.budget.learning_rate
+            assert other.budget.milestones[-1] == other.budget.steps
+    steered = there["maskgit_steered_shapes3d"].network
+    assert (steered.steered, steered.side) == (True, there["maskgit_shapes3d"].network.side)
+    for network in (each.network for each in there.values()):
+        assert parameters_of(network) <= 4e6
 
 
 def test_size_and_training_are_crossed():
@@ -361,7 +379,7 @@ def test_renders_of_few_images_are_without_end():
     renders = fresh(few, BINARY.asked[0], 20, CPU)
     assert len(renders.flatten(1).unique(dim=0)) == 20
     assert torch.equal(renders, fresh(few.endless, BINARY.asked[0], 20, CPU))
-    assert objective.ROOM_COMPOSITION.tiny().renders == 0
+    assert other_worlds.ROOMS.tiny().renders == 0
 
 
 class Draws:

@@ -93,16 +93,6 @@ large = replace(
     question="Does MaskGIT of the paper's size compose with JEPA beside it?",
     objective=Jepa(layers=(7, 9, 11))(MaskedCrossEntropy()),
 )
-shapes3d = replace(
-    objective.maskgit_shapes3d,
-    question="Does MaskGIT compose the concepts of Shapes3D with JEPA beside it?",
-    objective=Jepa()(MaskedCrossEntropy()),
-)
-celeba = replace(
-    objective.maskgit_celeba,
-    question="Does MaskGIT compose the concepts of faces with JEPA beside it?",
-    objective=Jepa()(MaskedCrossEntropy()),
-)
 steered = replace(
     objective.maskgit_steered,
     question="Does MaskGIT told like a DiT compose with JEPA beside it?",

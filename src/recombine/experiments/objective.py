@@ -18,8 +18,8 @@ from torch import Tensor
 from recombine import zoo
 from recombine.condition import Conditioner, Labels, everything
 from recombine.experiment import Budget, Experiment, Findings, Trained
-from recombine.experiments.autoencoder import FACE_KL, FACE_VQ, KL, ROOM_KL, ROOM_VQ, VQ
-from recombine.experiments.probe import FACES, Single, fresh, tested
+from recombine.experiments.autoencoder import KL, VQ
+from recombine.experiments.probe import Single, fresh, tested
 from recombine.measure.composition import Expectation, accuracies, agreed, over_training
 from recombine.measure.distance import distances
 from recombine.measure.nearest import nearest
@@ -34,18 +34,18 @@ from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, Mas
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
 from recombine.scene import Scenes, concept_rows
-from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
+from recombine.split import BINARY, Split
 from recombine.train import cosine
 from recombine.views import Centred, Codes, Latents, View
 from recombine.worlds.files.celeba import CelebA
 from recombine.worlds.shapes2d import FewShapes2D, Shapes2D
-from recombine.worlds.shapes3d import Shapes3D
 
 ASKED = 10_039
 """The seed of the scenes that are asked for; no training has it."""
 AGAIN = 100_000
 """The number of the first true render that others are compared with."""
 OTHERS = ("_linear", "_nearest", "_agreed")
+"""Readers beside the probe; the last is right where all are."""
 
 
 @dataclass(frozen=True)
@@ -341,60 +341,3 @@ def large(experiment: Experiment, question: str) -> Experiment:
 
 dit_vq_large = large(dit_vq, "Does a DiT of the paper's size compose?")
 maskgit_large = large(maskgit, "Does MaskGIT of the paper's size compose?")
-
-# 240 compositions, of which 180 are seen.
-ROOM_LABELS = Labels(tuple(len(factor.concepts) for factor in Shapes3D.factors))
-ROOM_COMPOSITION = Composition(
-    SHAPES3D_240,
-    samples=8,
-    probe="probe_shapes3d",
-    reader=Probe(64, Shapes3D.factors),
-    linear=None,
-    renders=0,
-)
-dit_kl_shapes3d = replace(
-    dit_kl,
-    question="Does a DiT compose the hues, shapes and scales of Shapes3D?",
-    world=Shapes3D(among=SHAPES3D_240.seen),
-    network=DiT(
-        ROOM_KL.latent,
-        ROOM_KL.side,
-        entry=Vector(3 * (ROOM_LABELS.features + 1)),
-        width=160,
-        heads=5,
-    ),
-    conditioner=Conditioner(everything, ROOM_LABELS),
-    view=Latents("tokenizer_kl_shapes3d", ROOM_KL),
-    asks=(ROOM_COMPOSITION,),
-)
-maskgit_shapes3d = replace(
-    dit_kl_shapes3d,
-    question="Does MaskGIT compose the hues, shapes and scales of Shapes3D?",
-    network=Masked(ROOM_VQ.side, features=ROOM_LABELS.features, head=CodeHead(ROOM_VQ.codes or 0)),
-    objective=maskgit.objective,
-    sampler=maskgit.sampler,
-    view=Codes("tokenizer_vq_shapes3d", ROOM_VQ),
-)
-
-# Faces are read from files, which do not come with the package. A hundred of each composition that
-# is not seen are for testing, and a question takes two sets of them.
-OF_FACES = Probe(FACES.size, CelebA.factors)
-FACE_COMPOSITION = replace(
-    ROOM_COMPOSITION, split=CELEBA, samples=48, probe="probe_celeba", reader=OF_FACES
-)
-dit_kl_celeba = replace(
-    dit_kl,
-    question="Does a DiT compose the sex, smile and hair of faces?",
-    world=FACES,
-    network=replace(dit_kl.network, size=FACE_KL.side),  # type: ignore[type-var]
-    view=Latents("tokenizer_kl_celeba", FACE_KL),
-    asks=(FACE_COMPOSITION,),
-)
-maskgit_celeba = replace(
-    maskgit,
-    question="Does MaskGIT compose the sex, smile and hair of faces?",
-    world=FACES,
-    network=replace(maskgit.network, side=FACE_VQ.side),  # type: ignore[type-var]
-    view=Codes("tokenizer_vq_celeba", FACE_VQ),
-    asks=(FACE_COMPOSITION,),
-)
