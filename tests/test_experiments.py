@@ -114,6 +114,7 @@ COMPARED |= {
     },
     ("tokenizer", "jepa_all_small"): ("maskgit_all_small", {"objective", "asks"}),
     ("tokenizer", "maskgit_steered_all_small"): ("maskgit_all_small", {"network", "asks"}),
+    ("tokenizer", "jepa_steered_all_small"): ("jepa_all_small", {"network"}),
     ("tokenizer", "vq_tokens_all_small"): ("vq_all_small", {"network", "asks"}),
     ("tokenizer", "mar_all_small"): ("kl_all_small", {"network", "objective", "sampler", "asks"}),
     ("tokenizer", "givt_all_small"): ("mar_all_small", {"network", "objective", "sampler", "asks"}),
