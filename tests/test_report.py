@@ -132,6 +132,19 @@ def test_a_record_survives_the_disk(tmp_path: Path):
     assert [each.name for each in path.parent.iterdir()] == ["record.json"]
 
 
+def test_a_curve_is_written_on_one_line_and_words_stay_as_they_are(tmp_path: Path):
+    """Pairs become short, and nothing that only looks like them."""
+    words = "[\n  1,\n  2\n]"
+    curves = {"loss": [[1, 0.5], [2, -1e-07], [3, 2.0]], "one": [[1, 2]], "none": []}
+    kept = record(question=words, curves=curves, headline=())
+    kept.save(tmp_path / "record.json")
+    text = (tmp_path / "record.json").read_text()
+    assert '\n    "loss": [[1, 0.5], [2, -1e-07], [3, 2.0]],\n    "one": [[1, 2]],\n' in text
+    assert json.dumps(words) in text
+    assert json.loads(text)["curves"] == curves
+    assert Record.load(tmp_path / "record.json") == kept
+
+
 def test_a_record_finds_out_where_it_was_made():
     made = Record("?", "recombine x", "x", 0, "cpu", 1.0, {})
     assert made.source == origin.source_digest()
