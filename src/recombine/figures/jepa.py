@@ -44,14 +44,14 @@ def draw(records: Sequence[Record]) -> Figure:
     figure = Figure(figsize=(7.5, 0.55 * len(rows) + 1.3), layout="constrained")
     axes = figure.subplots()
     for at, runs in enumerate(rows.values()):
-        _row(axes, at, runs)
+        row(axes, at, runs)
     axes.set_yticks(range(len(rows)), list(rows), fontsize=8)
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlim(-0.03, 1.03)
     axes.set_xlabel("drawn as asked, two factors away from what was seen: late mean", fontsize=8)
     axes.tick_params(labelsize=8, length=2)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(handles=_legend(), ncols=4, loc="outside lower center", frameon=False, fontsize=8)
+    figure.legend(handles=legend(), ncols=4, loc="outside lower center", frameon=False, fontsize=8)
     return figure
 
 
@@ -77,7 +77,8 @@ def _place(record: Record) -> tuple[bool, bool, bool, bool, str]:
     return "small" in name, "_all" in name, "steered" in name, _with_jepa(record), name
 
 
-def _row(axes: Axes, at: int, runs: Sequence[Record]) -> None:
+def row(axes: Axes, at: int, runs: Sequence[Record]) -> None:
+    """Draw the late means of a variant's runs at this height, by all readers."""
     axes.axhline(at + 0.5, color="0.9", linewidth=0.6)
     every = [run.measurements[name] for run in runs for name in READERS if name in run.measurements]
     for reported in {each.paper for each in every if each.paper is not None}:
@@ -93,7 +94,8 @@ def _row(axes: Axes, at: int, runs: Sequence[Record]) -> None:
         axes.plot([mean, mean], [height - 0.09, height + 0.09], color=look["color"], linewidth=2)
 
 
-def _legend() -> list[Line2D]:
+def legend() -> list[Line2D]:
+    """Return what the marks mean."""
     marks = [
         Line2D([], [], linestyle="none", markersize=4.5, label=words, **look)
         for words, look in READERS.values()
