@@ -115,7 +115,14 @@ COMPARED |= {
     ("tokenizer", "jepa_all_small"): ("maskgit_all_small", {"objective", "asks"}),
     ("tokenizer", "maskgit_steered_all_small"): ("maskgit_all_small", {"network", "asks"}),
     ("tokenizer", "jepa_steered_all_small"): ("jepa_all_small", {"network"}),
-    ("tokenizer", "vq_tokens_all_small"): ("vq_all_small", {"network", "asks"}),
+    **{
+        ("tokenizer", f"{what}_tokens_all_small"): (f"{what}_all_small", {"network", "asks"})
+        for what in ("kl", "vq")
+    },
+    **{
+        ("tokenizer", f"{variant}_steered_all_small"): (f"{variant}_all_small", {"network", "asks"})
+        for variant in ("mar", "givt")
+    },
     ("tokenizer", "mar_all_small"): ("kl_all_small", {"network", "objective", "sampler", "asks"}),
     ("tokenizer", "givt_all_small"): ("mar_all_small", {"network", "objective", "sampler", "asks"}),
     ("conditioning", "full"): ("labels", {"network", "conditioner", "asks"}),

@@ -48,6 +48,17 @@ vq_tokens_all_small = of_all(
     VECTORS,
     "Does a small DiT on codes, told like a MaskGIT, compose",
 )
+kl_tokens_all_small = of_all(
+    objective.dit_kl_tokens_small,
+    LATENTS,
+    "Does a small DiT on latents, told like a MaskGIT, compose",
+)
+mar_steered_all_small = of_all(
+    objective.mar_steered_small, LATENTS, "Does a small MAR told like a DiT compose"
+)
+givt_steered_all_small = of_all(
+    objective.givt_steered_small, LATENTS, "Does a small GIVT told like a DiT compose"
+)
 SOON = f"compose after little training {WORDS}?"
 kl_all_short = short(kl_all, f"Does a larger DiT on latents {SOON}")
 vq_all_short = short(vq_all, f"Does a larger DiT on codes {SOON}")

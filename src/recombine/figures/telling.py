@@ -25,12 +25,12 @@ SEEN = {
 EVERY = {
     "MaskGIT": ("maskgit_all_small", "maskgit_steered_all_small"),
     "DiT on codes": ("vq_tokens_all_small", "vq_all_small"),
-    "DiT on latents": ("", "kl_all_small"),
-    "MAR": ("mar_all_small", ""),
-    "GIVT": ("givt_all_small", ""),
+    "DiT on latents": ("kl_tokens_all_small", "kl_all_small"),
+    "MAR": ("mar_all_small", "mar_steered_all_small"),
+    "GIVT": ("givt_all_small", "givt_steered_all_small"),
 }
 PANELS = {"tokenizer of what is seen": SEEN, "tokenizer of every composition": EVERY}
-"""The variants of each model, in the order of WAYS; empty where there is none."""
+"""The variants of each model, in the order of WAYS."""
 
 
 def draw(records: Sequence[Record]) -> Figure:
