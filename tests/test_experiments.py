@@ -188,6 +188,7 @@ COMPARED |= {
     },
     ("circuits", "maskgit_small"): ("maskgit", {"network", "budget", "asks", "seeds"}),
     ("circuits", "jepa_small"): ("maskgit_small", {"objective"}),
+    ("circuits", "maskgit_steered_small"): ("maskgit_small", {"network"}),
     ("circuits", "mar"): ("maskgit", {"network", "objective", "sampler", "view"}),
     ("circuits", "givt"): ("mar", {"network", "objective", "sampler"}),
     ("jepa", "steered"): ("base", {"network", "asks", "seeds"}),

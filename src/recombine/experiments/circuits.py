@@ -347,3 +347,6 @@ maskgit_small = looked_into_small(
 jepa_small = looked_into_small(
     jepa_study.small, "What is inside a small MaskGIT with JEPA beside it?"
 )
+maskgit_steered_small = looked_into_small(
+    objective.maskgit_steered_small, "What is inside a small MaskGIT that is told like a DiT?"
+)
