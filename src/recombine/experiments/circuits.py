@@ -20,7 +20,7 @@ from torch import Tensor
 
 from recombine.experiment import Experiment, Findings, Trained
 from recombine.experiments import jepa as jepa_study
-from recombine.experiments import objective
+from recombine.experiments import objective, tokenizer
 from recombine.measure.circuits import (
     DEFINITION,
     Asked,
@@ -349,4 +349,15 @@ jepa_small = looked_into_small(
 )
 maskgit_steered_small = looked_into_small(
     objective.maskgit_steered_small, "What is inside a small MaskGIT that is told like a DiT?"
+)
+jepa_steered_small = looked_into_small(
+    jepa_study.steered_small, "What is inside a small MaskGIT told like a DiT, with JEPA?"
+)
+maskgit_steered_all_small = looked_into_small(
+    tokenizer.maskgit_steered_all_small,
+    "What is inside a small MaskGIT told like a DiT, on a tokenizer of every composition?",
+)
+jepa_all_small = looked_into_small(
+    tokenizer.jepa_all_small,
+    "What is inside a small MaskGIT with JEPA, on a tokenizer of every composition?",
 )
