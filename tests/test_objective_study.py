@@ -28,6 +28,7 @@ from recombine.experiments import (
     tokenizer,
 )
 from recombine.experiments.probe import fresh
+from recombine.measure.composition import LATE
 from recombine.models.blocks import parameters_of
 from recombine.models.dit import DiT
 from recombine.models.probe import Probe
@@ -227,10 +228,41 @@ def test_other_worlds_have_the_same_models():
                 assert getattr(other.network, part) == getattr(here.network, part)
             assert other.budget.learning_rate == here.budget.learning_rate
             assert other.budget.milestones[-1] == other.budget.steps
-    steered = there["maskgit_steered_shapes3d"].network
-    assert (steered.steered, steered.side) == (True, there["maskgit_shapes3d"].network.side)
+    assert there["maskgit_steered_shapes3d"].network.steered
+    for world in ("shapes3d", "celeba"):
+        assert there[f"jepa_{world}"].objective.objective == objective.maskgit.objective
+        assert there[f"jepa_{world}"].objective.jepa.normalised
+    assert {each.seeds for name, each in there.items() if "shapes3d" in name} == {(0,)}
     for network in (each.network for each in there.values()):
         assert parameters_of(network) <= 4e6
+
+
+@pytest.mark.parametrize("name", [each for each in declared()["other_worlds"] if "3d" in each])
+def test_a_model_of_shapes3d_learns_from_what_it_is_told_there(name: str):
+    """Labels of ten hues, three shapes and eight scales fit the network, and so do its tokens."""
+    experiment = declared()["other_worlds"][name]
+    scenes = experiment.world.scenes(torch.arange(2), 0)
+    generator = torch.Generator().manual_seed(0)
+    told = experiment.conditioner(scenes, generator)
+    codes = isinstance(experiment.view, views.Codes)
+    seen = torch.randint(256, (2, 16, 16)) if codes else torch.randn(2, 8, 16, 16)
+    module = experiment.denoiser()
+    besides = {"average": module} if isinstance(experiment.objective, WithJepa) else {}
+    loss = experiment.objective(module, seen, told, generator=generator, **besides)
+    assert loss.isfinite()
+
+
+def test_late_means_are_of_the_second_half_of_training():
+    every = [each for variants in declared().values() for each in variants.values()]
+    looked_at = [
+        each.budget
+        for each in every
+        if isinstance(each, Experiment)
+        and any(isinstance(ask, objective.Composition) for ask in each.asks)
+        and each.budget.milestones
+    ]
+    assert len(looked_at) > 50
+    assert all(budget.milestones[-LATE] > budget.steps / 2 for budget in looked_at)
 
 
 def test_size_and_training_are_crossed():
