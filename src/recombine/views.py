@@ -105,6 +105,12 @@ class Codes:
         return (network.decode(network.vectors(x)) + 1) / 2
 
 
+def check(view: View) -> None:
+    """Refuse a view whose tokenizer is not shipped, before anything is trained or written."""
+    if isinstance(view, Latents | Codes):
+        zoo.path(view.name)
+
+
 @cache
 def _spread(name: str) -> float:
     """Read how far a tokenizer's latents spread; once, as every training step asks."""

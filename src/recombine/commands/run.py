@@ -12,6 +12,7 @@ import tyro
 from rich.progress import Progress
 
 from recombine import run as runner
+from recombine import views
 from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
@@ -120,12 +121,15 @@ def planned(options: Options) -> list[Plan]:
     given = {name: getattr(options, name) for name in OVERRIDES}
     overrides = {name: value for name, value in given.items() if value is not None}
     seeds = (options.seed,) if options.seed is not None else chosen_seeds(options.seeds)
-    return [
+    plans = [
         plan
         for text in options.names
         for name, variant in chosen_variants(text)
         for plan in seeded(name, variant, seeds, options.tiny, overrides)
     ]
+    for plan in plans:
+        views.check(plan.experiment.view)
+    return plans
 
 
 def seeded(

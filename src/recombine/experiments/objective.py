@@ -58,7 +58,7 @@ class Composition:
     the world does: a model that is told labels should vary as much.
 
     Beside the probe read a `linear` one, as in the paper, and the nearest of many true `renders` of
-    each composition (measure/nearest.py), where there are some.
+    each composition (measure/nearest.py), where there are some; `agreed` is what all of them say.
     """
 
     split: Split = BINARY

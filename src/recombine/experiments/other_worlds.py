@@ -3,8 +3,8 @@
 Of the 240 compositions of three factors of Shapes3D, 180 are seen (docs/decisions/017). Faces are
 read from files of CelebA, which do not come with the package.
 
-    recombine run autoencoder:kl_shapes3d autoencoder:vq_shapes3d     # first, and ship them
-    recombine run other_worlds:maskgit_shapes3d --seed 0              # for a GPU
+    recombine run autoencoder:vq_shapes3d --seed 0       # for a GPU; first, none is shipped
+    recombine run other_worlds:maskgit_shapes3d --seed 0 # when recombine.zoo.ship has it
 """
 
 from dataclasses import replace
