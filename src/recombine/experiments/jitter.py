@@ -1,0 +1,43 @@
+"""Does it matter how much pictures of one composition vary? What was seen where is all MaskGIT has.
+
+`still` shapes keep to the middle of the picture, `plain` ones have one size and colour for each
+concept; both on tokenizers of every composition (docs/decisions/019).
+
+    recombine run jitter:maskgit_still --seed 1          # for a GPU: 8 layers
+    recombine run jitter:maskgit_still_small --seed 1    # 10 minutes on one core
+"""
+
+from dataclasses import replace
+
+from recombine.experiment import Experiment
+from recombine.experiments import tokenizer
+from recombine.worlds.shapes2d import Shapes2D
+
+
+def still(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment with shapes that keep to their place."""
+    assert isinstance(experiment.world, Shapes2D)
+    world = replace(experiment.world, place_jitter=0.0)
+    return replace(experiment, question=f"{question} from shapes that stand still?", world=world)
+
+
+def plain(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment with shapes of one size and colour for each concept."""
+    assert isinstance(experiment.world, Shapes2D)
+    world = replace(experiment.world, size_jitter=0.0, colour_jitter=0.0)
+    return replace(experiment, question=f"{question} from plain sizes and colours?", world=world)
+
+
+vq_still = still(tokenizer.vq_all_short, "Does a DiT on codes compose")
+maskgit_still = still(tokenizer.maskgit_all_short, "Does MaskGIT compose")
+kl_still = still(tokenizer.kl_all_short, "Does a DiT on latents compose")
+mar_still = still(tokenizer.mar_all_short, "Does MAR compose")
+givt_still = still(tokenizer.givt_all_short, "Does GIVT compose")
+jepa_still = still(tokenizer.jepa_all_short, "Does MaskGIT with JEPA compose")
+steered_still = still(tokenizer.maskgit_steered_all_short, "Does MaskGIT told like a DiT compose")
+vq_plain = plain(tokenizer.vq_all_short, "Does a DiT on codes compose")
+maskgit_plain = plain(tokenizer.maskgit_all_short, "Does MaskGIT compose")
+vq_still_small = still(tokenizer.vq_all_small, "Does a small DiT on codes compose")
+maskgit_still_small = still(tokenizer.maskgit_all_small, "Does a small MaskGIT compose")
+vq_plain_small = plain(tokenizer.vq_all_small, "Does a small DiT on codes compose")
+maskgit_plain_small = plain(tokenizer.maskgit_all_small, "Does a small MaskGIT compose")
