@@ -63,13 +63,3 @@ SOON = f"compose after little training {WORDS}?"
 kl_all_short = short(kl_all, f"Does a larger DiT on latents {SOON}")
 vq_all_short = short(vq_all, f"Does a larger DiT on codes {SOON}")
 maskgit_all_short = short(maskgit_all, f"Does a larger MaskGIT {SOON}")
-mar_all_short = short(of_all(objective.mar, LATENTS, "MAR"), f"Does a larger MAR {SOON}")
-givt_all_short = short(of_all(objective.givt, LATENTS, "GIVT"), f"Does a larger GIVT {SOON}")
-jepa_all_short = replace(
-    short(of_all(jepa.normalised, CODES, "JEPA"), f"Does a larger MaskGIT with JEPA {SOON}"),
-    asks=jepa.base.asks,
-)
-maskgit_steered_all_short = short(
-    of_all(objective.maskgit_steered, CODES, "Steered"),
-    f"Does a larger MaskGIT told like a DiT {SOON}",
-)
