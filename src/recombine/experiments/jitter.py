@@ -34,5 +34,11 @@ vq_plain = plain(tokenizer.vq_all_short, "Does a DiT on codes compose")
 maskgit_plain = plain(tokenizer.maskgit_all_short, "Does MaskGIT compose")
 vq_still_small = still(tokenizer.vq_all_small, "Does a small DiT on codes compose")
 maskgit_still_small = still(tokenizer.maskgit_all_small, "Does a small MaskGIT compose")
+steered_still_small = still(
+    tokenizer.maskgit_steered_all_small, "Does a small MaskGIT told like a DiT compose"
+)
+tokens_still_small = still(
+    tokenizer.vq_tokens_all_small, "Does a small DiT on codes, told like a MaskGIT, compose"
+)
 vq_plain_small = plain(tokenizer.vq_all_small, "Does a small DiT on codes compose")
 maskgit_plain_small = plain(tokenizer.maskgit_all_small, "Does a small MaskGIT compose")
