@@ -1,7 +1,8 @@
 """Does it matter how much pictures of one composition vary? What was seen where is all MaskGIT has.
 
 `still` shapes keep to the middle of the picture, `plain` ones have one size and colour for each
-concept; both on tokenizers of every composition (docs/decisions/019).
+concept; both on tokenizers of every composition, `_seen` on those of what is seen
+(docs/decisions/019).
 
     recombine run jitter:maskgit_still --seed 0          # for a GPU: 8 layers
     recombine run jitter:maskgit_still_small --seed 0    # 10 minutes on one core
@@ -10,7 +11,7 @@ concept; both on tokenizers of every composition (docs/decisions/019).
 from dataclasses import replace
 
 from recombine.experiment import Experiment
-from recombine.experiments import tokenizer
+from recombine.experiments import objective, tokenizer
 from recombine.worlds.shapes2d import Shapes2D
 
 
@@ -42,3 +43,9 @@ tokens_still_small = still(
 )
 vq_plain_small = plain(tokenizer.vq_all_small, "Does a small DiT on codes compose")
 maskgit_plain_small = plain(tokenizer.maskgit_all_small, "Does a small MaskGIT compose")
+maskgit_still_seen_small = still(
+    objective.maskgit_small, "Does a small MaskGIT on codes of what is seen compose"
+)
+vq_still_seen_small = still(
+    objective.dit_vq_small, "Does a small DiT on codes of what is seen compose"
+)

@@ -3,8 +3,9 @@
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from recombine.measure.fidelity import psnr
 from recombine.measurement import Measurement
@@ -59,6 +60,38 @@ def codebook_alarm(ids: Int[Tensor, "batch row column"], codes: int) -> str | No
         f"codebook collapsed: {int((share > 0).sum())} of {codes} codes in use, "
         f"perplexity {perplexity:.1f}; train longer, use fewer codes or revive sooner"
     )
+
+
+def seen_at(ids: Int[Tensor, "batch row column"], codes: int) -> Bool[Tensor, "row column {codes}"]:
+    """Tell which codes these images have at each place."""
+    return one_hot(ids.long(), codes).bool().any(dim=0)
+
+
+def unseen_share(
+    ids: Int[Tensor, "batch row column"], seen: Bool[Tensor, "row column code"]
+) -> Measurement:
+    """Return the share of tokens whose code was never seen at their place: mean over images."""
+    return Measurement.mean(_unseen(ids, seen).double().flatten(1).mean(dim=1).tolist())
+
+
+def nearest_seen(
+    ids: Int[Tensor, "batch row column"],
+    seen: Bool[Tensor, "row column code"],
+    vectors: Float[Tensor, "code latent"],
+) -> Int[Tensor, "batch row column"]:
+    """Return the ids with each that was never seen at its place replaced by the nearest that was.
+
+    What is left is within reach of a model that puts no code where it never saw one.
+    """
+    if not seen.any(dim=-1).all():
+        raise ValueError("the nearest seen code needs a code at every place; a place has none")
+    far = torch.cdist(vectors, vectors)[ids]
+    instead = far.masked_fill(~seen, torch.inf).argmin(dim=-1)
+    return torch.where(_unseen(ids, seen), instead, ids)
+
+
+def _unseen(ids: Tensor, seen: Tensor) -> Tensor:
+    return ~seen.expand(len(ids), *seen.shape).gather(-1, ids[..., None].long())[..., 0]
 
 
 def latent_use(
