@@ -223,6 +223,34 @@ COMPARED |= {
         for variant in ("dit_vq", "maskgit")
     },
 }
+MASKED = {"network", "objective", "sampler", "view", "asks"}
+COMPARED |= {
+    **{
+        ("jitter", f"maskgit_{world}{size}"): (f"vq_{world}{size}", MASKED)
+        for world in ("still", "plain")
+        for size in ("", "_small")
+    },
+    ("jitter", "vq_plain"): ("vq_still", {"world"}),
+    ("jitter", "vq_still_small"): ("vq_still", {"network"}),
+    ("jitter", "vq_plain_small"): ("vq_still_small", {"world"}),
+    ("jitter", "steered_still_small"): ("maskgit_still_small", {"network", "asks"}),
+    ("jitter", "tokens_still_small"): ("vq_still_small", {"network", "asks"}),
+    ("jitter", "vq_still_seen_small"): ("vq_still_small", {"view"}),
+    ("jitter", "maskgit_still_seen_small"): ("maskgit_still_small", {"view"}),
+    ("still", "kl"): ("vq", {"view", "asks"}),
+    ("still", "mar"): ("kl", {"network", "objective", "sampler", "asks"}),
+    ("still", "givt"): ("mar", {"network", "objective", "sampler", "asks"}),
+    ("still", "maskgit"): ("vq", MASKED),
+    ("still", "with_jepa"): ("maskgit", {"objective", "asks"}),
+    ("still", "steered"): ("maskgit", {"network", "asks"}),
+    ("still", "vq_tokens"): ("vq", {"network", "asks"}),
+    ("still", "maskgit_moving"): ("maskgit", {"world"}),
+    ("still", "vq_moving"): ("vq", {"world"}),
+    **{
+        ("still", f"{variant}_seen"): (variant, {"view"})
+        for variant in ("vq", "kl", "mar", "givt", "maskgit", "with_jepa")
+    },
+}
 # The same models, asked one more question.
 COMPARED |= {
     ("locality", variant): COMPARED["length_generalization", variant]
@@ -231,11 +259,15 @@ COMPARED |= {
 # What differs from these in its world only is not worth a run of its own; nor is what learns the
 # same, but for two that are told in different ways. Models on tokenizers, and faces, of which there
 # are no files here: test_objective_study.py.
+ON_TOKENIZERS = {
+    *("objective", "setting", "tokenizer", "conditioning", "jepa", "other_worlds"),
+    *("jitter", "still"),
+}
 TINY = [
     (name, variant)
     for name, variant in RUNS
     if variant[-2:] not in ("_1", "_5")
-    and name not in ("objective", "setting", "tokenizer", "conditioning", "jepa", "other_worlds")
+    and name not in ON_TOKENIZERS
     and not variant.endswith(("_shapes3d", "celeba"))
     and (name != "locality" or variant in ("grid_all", "list_all_local"))
     and (name != "circuits" or variant == "jepa")

@@ -1,7 +1,7 @@
 """The models of Farid et al. 2025 on shapes that stand still, where MaskGIT fails (decision 019).
 
-8 layers and at most 4 M weights each, the same training; tokenizers of every composition, `_seen` of
-what is seen: there MaskGIT lacks codes where it would need them (experiments/code_places.py).
+8 layers and at most 4 M weights each, the same training; tokenizers of every composition, `_seen`
+of what is seen: there MaskGIT lacks codes where it would need them (experiments/code_places.py).
 
     recombine run still --seed 1            # a DiT on codes; for a GPU
     recombine run still:maskgit --tiny      # does it run at all?

@@ -4,9 +4,7 @@ The models are those of experiments/objective.py; only what they see differs. `_
 learned from every composition, the others from what models see (docs/decisions/015).
 
     recombine run tokenizer:vq_all --seed 0                # minutes on a GPU
-    recombine run tokenizer:maskgit_all_small --seed 1     # 20 minutes on one core
-
-Of latents, `kl_all` and others need a tokenizer that is not shipped yet (autoencoder:kl_all).
+    recombine run tokenizer:maskgit_all_small --seed 1     # 10 to 20 minutes on one core
 """
 
 from dataclasses import replace

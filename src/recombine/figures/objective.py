@@ -1,6 +1,6 @@
 """Figure: accuracy over training at each level, beside the paper's curves.
 
-Reads the records of experiments/objective.py and jepa.py; tokenizer.py, conditioning.py and
+Reads the records of experiments/objective.py and jepa.py; tokenizer.py, conditioning.py,
 setting.py have such figures of their own. A panel is a variant: blue is what was seen, pink one
 factor away from it, red two. Lines are means over seeds, with the range of seeds; dashes are the
 curves of Farid et al. 2025, over their own steps (above).
@@ -26,7 +26,7 @@ WORDS = {0: "seen", 1: "one factor away", 2: "two factors away"}
 COLUMNS = 4
 DITS = {"kl": "dit_kl", "vq": "dit_vq"}
 """What the DiTs of the tokenizers' study are called in that of objectives."""
-ENDINGS = ("_small", "_few", "_narrow", "_short", "_all")
+ENDINGS = ("_small", "_few", "_narrow", "_short", "_all", "_seen", "_moving")
 """Models of another size, budget, tokenizer or world stand beside the same published curves."""
 
 

@@ -1,0 +1,99 @@
+"""Which codes were seen where, and what can be drawn with them alone."""
+
+import pytest
+import torch
+
+from recombine.experiments import code_places, jitter, still
+from recombine.experiments.code_places import CodePlaces
+from recombine.experiments.probe import fresh
+from recombine.measure.tokenizing import nearest_seen, seen_at, unseen_share
+from recombine.models.blocks import parameters_of
+from recombine.split import BINARY
+
+# Two images of 1 x 2 places, four codes.
+SEEN = seen_at(torch.tensor([[[0, 1]], [[0, 2]]]), 4)
+
+
+def test_what_was_seen_is_told_for_each_place():
+    assert SEEN.tolist() == [[[True, False, False, False], [False, True, True, False]]]
+
+
+def test_the_share_of_what_was_never_seen_there_is_by_hand():
+    ids = torch.tensor([[[0, 1]], [[1, 0]], [[0, 0]]])
+    found = unseen_share(ids, SEEN)
+    assert found.value == pytest.approx((0 + 1 + 0.5) / 3)
+    assert found.n == len(ids)
+    # Code 1 was seen, but not at the first place.
+    anywhere = SEEN.any(dim=(0, 1)).expand_as(SEEN)
+    assert unseen_share(ids, anywhere).value == 0
+    assert unseen_share(torch.tensor([[[3, 3]], [[3, 0]]]), anywhere).value == 0.75
+
+
+def test_what_was_never_seen_becomes_the_nearest_that_was_and_the_rest_stays():
+    vectors = torch.tensor([[0.0], [1.0], [5.0], [4.0]])
+    ids = torch.tensor([[[3, 3]], [[0, 1]], [[0, 0]]])
+    # At the first place there is code 0 alone; at the second 5 is nearer to 4 than 1 is.
+    assert nearest_seen(ids, SEEN, vectors).tolist() == [[[0, 2]], [[0, 1]], [[0, 1]]]
+
+
+def test_it_is_the_nearest_by_looking_at_all():
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(16, 3, generator=generator, dtype=torch.float64)
+    seen = seen_at(torch.randint(0, 16, (5, 4, 4), generator=generator), 16)
+    ids = torch.randint(0, 16, (6, 4, 4), generator=generator)
+    found = nearest_seen(ids, seen, vectors)
+    for each, row, column in torch.cartesian_prod(*map(torch.arange, ids.shape)).tolist():
+        there = seen[row, column].nonzero()[:, 0].tolist()
+        wanted = int(ids[each, row, column])
+        far = {code: float((vectors[code] - vectors[wanted]).norm()) for code in there}
+        assert int(found[each, row, column]) == min(far, key=far.__getitem__)
+    assert unseen_share(found, seen).value == 0
+
+
+def test_a_place_that_has_seen_nothing_is_refused():
+    nothing = torch.zeros(1, 2, 4, dtype=torch.bool)
+    with pytest.raises(ValueError, match="a place has none"):
+        nearest_seen(torch.zeros(1, 1, 2, dtype=torch.int64), nothing, torch.zeros(4, 1))
+
+
+def test_what_is_read_is_not_among_what_is_seen():
+    """Else nothing of level 0 would ever be new."""
+    ask = CodePlaces("?", renders=32, samples=16)
+    which = BINARY.seen[0]
+    read, seen = (
+        ask.ids(which, 16, torch.device("cpu")),
+        ask.ids(which, 32, torch.device("cpu"), 16),
+    )
+    assert (len(read), len(seen)) == (16, 32)
+    images = fresh(ask.world, which, 48, torch.device("cpu"))
+    assert torch.equal(torch.cat([read, seen]), ask.view(images))
+    found = ask(torch.Generator().manual_seed(0), lambda *_: None).measurements
+    assert found["unseen_place@level0"].value > 0
+
+
+def test_seen_codes_at_seen_places_suffice_with_a_tokenizer_of_everything_only():
+    """The finding, from few renders: with the other tokenizer, blobs where shapes stand still."""
+    few = {"renders": 1_024, "samples": 32}
+    found = {
+        name: CodePlaces("?", world=each.world, view=each.view, **few)(
+            torch.Generator().manual_seed(0), lambda *_: None
+        ).measurements
+        for name, each in (("all", code_places.still), ("seen", code_places.still_seen))
+    }
+    assert found["all"]["accuracy_within@level2"].value > 0.9
+    assert found["seen"]["accuracy_within@level2"].value < 0.5
+    for each in found.values():
+        assert 0.3 < each["unseen_place@level2"].value < 0.5
+        assert each["accuracy_within@level0"].value > 0.9
+
+
+def test_shapes_stand_still_in_all_that_say_so():
+    for name, each in vars(still).items():
+        if hasattr(each, "world"):
+            assert each.world.place_jitter == (0.25 if "moving" in name else 0.0), name
+            assert parameters_of(each.network) <= 4e6
+            assert each.budget == still.TRAINING
+    assert (jitter.vq_still.world.place_jitter, jitter.vq_still.world.size_jitter) == (0.0, 0.1)
+    assert (jitter.vq_plain.world.place_jitter, jitter.vq_plain.world.size_jitter) == (0.25, 0.0)
+    assert jitter.vq_plain.world.colour_jitter == 0.0
+    assert code_places.still.world.place_jitter == 0.0
