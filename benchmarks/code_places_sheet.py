@@ -20,8 +20,10 @@ WORDS = {
     "moving_seen": "places vary,\ntokenizer of the seen",
     "still_seen": "standing still,\ntokenizer of the seen",
 }
-COLUMNS, SHOWN = 8, 4
-"""Pictures in a row of the samples, and how many of them are drawn."""
+IN_A_ROW = 8
+"""Pictures in a row of a run's samples."""
+SHOWN = 4
+"""How many of them are drawn."""
 
 
 def main(runs: Path, out: Path) -> None:
@@ -37,7 +39,7 @@ def main(runs: Path, out: Path) -> None:
                     f"{path} is not there; expected the folder of recombine run code_places:all"
                 )
             sheet = Image.open(path).convert("RGB")
-            axes.imshow(sheet.crop((0, 0, sheet.width * SHOWN // COLUMNS, sheet.height)))
+            axes.imshow(sheet.crop((0, 0, sheet.width * SHOWN // IN_A_ROW, sheet.height)))
             axes.set_xticks([])
             axes.set_yticks([])
         line[0].set_ylabel(words, fontsize=6, rotation=0, ha="right", va="center")

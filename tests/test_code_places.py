@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from recombine.experiments import code_places, jitter, still
+from recombine.experiments import code_places
 from recombine.experiments.code_places import CodePlaces
 from recombine.experiments.probe import fresh
 from recombine.measure.tokenizing import nearest_seen, seen_at, unseen_share
-from recombine.models.blocks import parameters_of
 from recombine.split import BINARY
 
 # Two images of 1 x 2 places, four codes.
@@ -82,18 +81,30 @@ def test_seen_codes_at_seen_places_suffice_with_a_tokenizer_of_everything_only()
     }
     assert found["all"]["accuracy_within@level2"].value > 0.9
     assert found["seen"]["accuracy_within@level2"].value < 0.5
+    # It is not the tokenizer that loses them, nor a code that was never seen at all.
+    assert found["seen"]["accuracy_view@level2"].value > 0.7
+    assert found["all"]["unseen_code@level2"].value == 0
     for each in found.values():
         assert 0.3 < each["unseen_place@level2"].value < 0.5
         assert each["accuracy_within@level0"].value > 0.9
 
 
-def test_shapes_stand_still_in_all_that_say_so():
-    for name, each in vars(still).items():
-        if hasattr(each, "world"):
-            assert each.world.place_jitter == (0.25 if "moving" in name else 0.0), name
-            assert parameters_of(each.network) <= 4e6
-            assert each.budget == still.TRAINING
-    assert (jitter.vq_still.world.place_jitter, jitter.vq_still.world.size_jitter) == (0.0, 0.1)
-    assert (jitter.vq_plain.world.place_jitter, jitter.vq_plain.world.size_jitter) == (0.25, 0.0)
-    assert jitter.vq_plain.world.colour_jitter == 0.0
-    assert code_places.still.world.place_jitter == 0.0
+def test_the_sheet_shows_each_composition():
+    ask = CodePlaces("?", renders=16, samples=8)
+    sheet = ask(torch.Generator().manual_seed(0), lambda *_: None).images
+    assert list(sheet) == ["-".join(which) for which in BINARY.asked]
+    assert {len(images) for images in sheet.values()} == {8}
+    blue = {name: float((images[:, 2] - images[:, 0]).mean()) for name, images in sheet.items()}
+    assert all((value > 0) == ("blue" in name) for name, value in blue.items())
+
+
+def test_where_all_images_are_alike_there_is_no_interval():
+    alike = unseen_share(torch.zeros(3, 1, 2, dtype=torch.int64), SEEN)
+    assert (alike.value, alike.low, alike.high) == (0.5, None, None)
+    some = unseen_share(torch.tensor([[[0, 1]], [[1, 0]]]), SEEN)
+    assert some.low < 0.5 < some.high
+
+
+def test_renders_come_in_whole_batches():
+    with pytest.raises(ValueError, match="got 100 of 64"):
+        CodePlaces("?", renders=100, samples=64)

@@ -1,6 +1,6 @@
 """Could a model that puts no code where it never saw one draw a new composition at all?
 
-    recombine run code_places:all      # a few minutes on one core
+    recombine run code_places:all      # ten minutes on one core
 
 A code that a new composition needs was seen, but perhaps not at that place: MaskGIT learns a law of
 codes for each place. Counted over true renders; and each such token is replaced by the nearest code
@@ -27,7 +27,10 @@ from recombine.worlds.shapes2d import Shapes2D
 
 @dataclass(frozen=True)
 class CodePlaces:
-    """Compare the codes of `samples` true renders, place by place, with those of many seen ones."""
+    """Compare the codes of `samples` true renders, place by place, with those of many seen ones.
+
+    Renders have numbers, not chances: every seed gives the same answer.
+    """
 
     question: str
     world: Shapes2D = Shapes2D()
@@ -43,12 +46,18 @@ class CodePlaces:
         "accuracy_view@level2",
     )
 
+    def __post_init__(self) -> None:
+        if self.samples < 2 or self.renders % self.samples:
+            raise ValueError(
+                f"renders are in batches of 2 or more samples; got {self.renders} of {self.samples}"
+            )
+
     def __call__(self, generator: torch.Generator, watch: Watched) -> Findings:
         """Count, replace and read."""
-        device, codes = generator.device, VQ.codes or 0
+        device, side, codes = generator.device, self.view.of.side, self.view.of.codes or 0
         parts = len(self.split.seen) + 1
         # The first renders are those that are read; what is seen begins after them.
-        seen = torch.zeros(VQ.side, VQ.side, codes, dtype=torch.bool, device=device)
+        seen = torch.zeros(side, side, codes, dtype=torch.bool, device=device)
         for done, which in enumerate(self.split.seen, start=1):
             seen |= seen_at(self.ids(which, self.renders, device, self.samples), codes)
             watch(done, parts)
@@ -83,10 +92,9 @@ class CodePlaces:
         return replace(self, renders=16, samples=8)
 
 
-STILL = Shapes2D(place_jitter=0.0)
 SEEN = Codes("tokenizer_vq", VQ)
 
 moving = CodePlaces("Do seen codes at seen places suffice for new compositions?")
-still = CodePlaces("Do they where shapes stand still?", world=STILL)
+still = CodePlaces("Do they where shapes stand still?", world=Shapes2D().still)
 moving_seen = CodePlaces("Do they, with a tokenizer that knows what is seen?", view=SEEN)
-still_seen = CodePlaces("And with it, where shapes stand still?", world=STILL, view=SEEN)
+still_seen = CodePlaces("And with it, where shapes stand still?", world=Shapes2D().still, view=SEEN)

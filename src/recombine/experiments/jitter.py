@@ -1,4 +1,4 @@
-"""Does it matter how much pictures of one composition vary? What was seen where is all MaskGIT has.
+"""Does it matter how much pictures of one composition vary? MaskGIT learns what stands where.
 
 `still` shapes keep to the middle of the picture, `plain` ones have one size and colour for each
 concept; both on tokenizers of every composition, `_seen` on those of what is seen
@@ -18,8 +18,8 @@ from recombine.worlds.shapes2d import Shapes2D
 def still(experiment: Experiment, question: str) -> Experiment:
     """Return the experiment with shapes that keep to their place."""
     assert isinstance(experiment.world, Shapes2D)
-    world = replace(experiment.world, place_jitter=0.0)
-    return replace(experiment, question=f"{question} from shapes that stand still?", world=world)
+    words = f"{question} from shapes that stand still?"
+    return replace(experiment, question=words, world=experiment.world.still)
 
 
 def plain(experiment: Experiment, question: str) -> Experiment:

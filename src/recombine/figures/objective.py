@@ -1,9 +1,9 @@
 """Figure: accuracy over training at each level, beside the paper's curves.
 
 Reads the records of experiments/objective.py and jepa.py; tokenizer.py, conditioning.py,
-setting.py have such figures of their own. A panel is a variant: blue is what was seen, pink one
-factor away from it, red two. Lines are means over seeds, with the range of seeds; dashes are the
-curves of Farid et al. 2025, over their own steps (above).
+setting.py and still.py have such figures of their own. A panel is a variant: blue is what was seen,
+pink one factor away from it, red two. Lines are means over seeds, with the range of seeds; dashes
+are the curves of Farid et al. 2025, over their own steps (above).
 """
 
 from collections.abc import Collection, Sequence
@@ -68,7 +68,7 @@ def _experiment(record: Record) -> str:
 def _place(record: Record) -> tuple[bool, str, int, str]:
     """Say where a record goes: models first, in the order of the paper's table."""
     known, name = list(NAMED), variant(record)
-    rank = known.index(name) if name in known else len(known)
+    rank = known.index(_stem(name)) if _stem(name) in known else len(known)
     return _experiment(record) != "objective", _experiment(record), rank, name
 
 

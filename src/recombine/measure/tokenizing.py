@@ -70,8 +70,14 @@ def seen_at(ids: Int[Tensor, "batch row column"], codes: int) -> Bool[Tensor, "r
 def unseen_share(
     ids: Int[Tensor, "batch row column"], seen: Bool[Tensor, "row column code"]
 ) -> Measurement:
-    """Return the share of tokens whose code was never seen at their place: mean over images."""
-    return Measurement.mean(_unseen(ids, seen).double().flatten(1).mean(dim=1).tolist())
+    """Return the share of tokens whose code was never seen at their place: mean over images.
+
+    Where there is none, or nothing else, images do not differ and there is no interval.
+    """
+    share = _unseen(ids, seen).double().flatten(1).mean(dim=1)
+    if (share == share[0]).all():
+        return Measurement(float(share[0]), None, None, n=len(share))
+    return Measurement.mean(share.tolist())
 
 
 def nearest_seen(
@@ -81,11 +87,13 @@ def nearest_seen(
 ) -> Int[Tensor, "batch row column"]:
     """Return the ids with each that was never seen at its place replaced by the nearest that was.
 
-    What is left is within reach of a model that puts no code where it never saw one.
+    Nearest by the distance of the codes' vectors. What is left is within reach of a model that
+    puts no code where it never saw one.
     """
     if not seen.any(dim=-1).all():
         raise ValueError("the nearest seen code needs a code at every place; a place has none")
-    far = torch.cdist(vectors, vectors)[ids]
+    # Not by a matrix product, whose rounding can change which is nearest.
+    far = torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")[ids]
     instead = far.masked_fill(~seen, torch.inf).argmin(dim=-1)
     return torch.where(_unseen(ids, seen), instead, ids)
 

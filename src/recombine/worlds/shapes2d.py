@@ -5,7 +5,7 @@ each the half width of a uniform law; with all of them 0 every scene is its conc
 papers' probe is linear in the pixels and makes no error on good samples: that bounds the place.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import torch
@@ -61,6 +61,11 @@ class Shapes2D:
             Factor("size", tuple(SIZES)),
             Factor("colour", tuple(COLOURS)),
         )
+
+    @property
+    def still(self) -> "Shapes2D":
+        """The same with every shape in the middle of its image."""
+        return replace(self, place_jitter=0.0)
 
     def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
         """Return the scenes of these numbers."""
