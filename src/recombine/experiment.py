@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from recombine.checkpoint import LEARNED_FROM
@@ -124,12 +124,18 @@ class Trained:
         self, condition: Float[Tensor, " batch *told"], generator: torch.Generator
     ) -> Float[Tensor, " batch *image"]:
         """Draw one image per row of the condition."""
+        return self.experiment.view.back(self.drawn(condition, generator))
+
+    def drawn(
+        self, condition: Float[Tensor, " batch *told"], generator: torch.Generator
+    ) -> Shaped[Tensor, " batch *seen"]:
+        """Draw what the model sees of one image per row of the condition."""
         experiment, sampler = self.experiment, self.experiment.sampler
         # A small batch stays in the cache of a CPU and moves the bar; a GPU wants a large one.
         batch = 16 if self.device.type == "cpu" else 256
         drawing = UnmaskingGenerator if isinstance(sampler, Unmask) else DenoisingGenerator
         draw = drawing(self.denoiser, experiment.shape, sampler, batch, self.watch)  # type: ignore[arg-type]
-        return experiment.view.back(draw(condition.to(self.device), generator))
+        return draw(condition.to(self.device), generator)
 
 
 @runtime_checkable

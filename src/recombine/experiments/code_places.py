@@ -54,13 +54,8 @@ class CodePlaces:
 
     def __call__(self, generator: torch.Generator, watch: Watched) -> Findings:
         """Count, replace and read."""
-        device, side, codes = generator.device, self.view.of.side, self.view.of.codes or 0
-        parts = len(self.split.seen) + 1
-        # The first renders are those that are read; what is seen begins after them.
-        seen = torch.zeros(side, side, codes, dtype=torch.bool, device=device)
-        for done, which in enumerate(self.split.seen, start=1):
-            seen |= seen_at(self.ids(which, self.renders, device, self.samples), codes)
-            watch(done, parts)
+        device, codes = generator.device, self.view.of.codes or 0
+        seen = self.seen(device, watch)
         asked = {which: self.ids(which, self.samples, device) for which in self.split.asked}
         anywhere = seen.any(dim=(0, 1)).expand_as(seen)
         found = {}
@@ -75,9 +70,19 @@ class CodePlaces:
         ask = Composition(self.split, samples=self.samples)
         through = self.view.back(torch.cat([*asked.values()])).clamp(0, 1)
         found |= ask.read(images, self.world, "_within") | ask.read(through, self.world, "_view")
-        watch(parts, parts)
+        watch(len(self.split.seen) + 1, len(self.split.seen) + 1)
         sheet = {"-".join(which): images[at * self.samples :][:8] for at, which in enumerate(asked)}
         return Findings(found, images=sheet)
+
+    def seen(self, device: torch.device, watch: Watched) -> Tensor:
+        """Tell which codes are at which places of many renders of what is seen."""
+        side, codes = self.view.of.side, self.view.of.codes or 0
+        seen = torch.zeros(side, side, codes, dtype=torch.bool, device=device)
+        for done, which in enumerate(self.split.seen, start=1):
+            # The first renders are those that are read; what is seen begins after them.
+            seen |= seen_at(self.ids(which, self.renders, device, self.samples), codes)
+            watch(done, len(self.split.seen) + 1)
+        return seen
 
     def ids(
         self, which: tuple[str, ...], count: int, device: torch.device, first: int = 0
