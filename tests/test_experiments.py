@@ -237,6 +237,9 @@ COMPARED |= {
     ("jitter", "tokens_still_small"): ("vq_still_small", {"network", "asks"}),
     ("jitter", "vq_still_seen_small"): ("vq_still_small", {"view"}),
     ("jitter", "maskgit_still_seen_small"): ("maskgit_still_small", {"view"}),
+    ("drawn_places", "maskgit"): ("vq", MASKED - {"asks"}),
+    ("drawn_places", "with_jepa"): ("maskgit", {"objective"}),
+    ("drawn_places", "steered"): ("maskgit", {"network"}),
     ("still", "kl"): ("vq", {"view", "asks"}),
     ("still", "mar"): ("kl", {"network", "objective", "sampler", "asks"}),
     ("still", "givt"): ("mar", {"network", "objective", "sampler", "asks"}),
@@ -261,7 +264,7 @@ COMPARED |= {
 # are no files here: test_objective_study.py.
 ON_TOKENIZERS = {
     *("objective", "setting", "tokenizer", "conditioning", "jepa", "other_worlds"),
-    *("jitter", "still"),
+    *("jitter", "still", "drawn_places"),
 }
 TINY = [
     (name, variant)

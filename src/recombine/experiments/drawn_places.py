@@ -22,7 +22,6 @@ from recombine.split import BINARY, Split
 from recombine.views import Codes, Latents, tokenizer
 from recombine.worlds.shapes2d import Shapes2D
 
-
 BATCH = 256
 """Renders that are made at once."""
 
