@@ -115,3 +115,10 @@ def test_a_correlation_may_be_undefined():
 def test_a_correlation_does_not_depend_on_the_order_of_the_runs():
     many = [trained("c", seed, (seed / 7 % 1, seed % 5), (seed % 3, seed)) for seed in range(6)]
     assert correlation(many, PAIR) == correlation(many[::-1], PAIR)
+
+
+def test_of_many_records_the_first_are_listed_and_the_likeliest_is_named():
+    records = {f"run_{number}": record("run", number) for number in range(40)}
+    with pytest.raises(ValueError, match=r"run_11, 28 more; did you mean run_3\d?\?") as error:
+        filled("compared:run_3x:leak", records)
+    assert "run_12," not in str(error.value)

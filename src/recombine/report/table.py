@@ -23,6 +23,7 @@ from statistics import fmean
 from recombine.measurement import Measurement, Number, student_t
 from recombine.report.correlation import Pairs, rank_correlation
 from recombine.report.record import Record
+from recombine.report.words import listed, nearest
 
 _MARKER = re.compile(r"^<!-- (?:table:(?P<name>\S+)|(?P<end>/table)) -->$")
 _FINDINGS = ("question", "command", "time", "number", "figure")
@@ -319,7 +320,10 @@ def _named(which: str, records: Mapping[str, Record]) -> list[Record]:
     for each in which.split(","):
         found = sorted(at for at in records if at == each or ("*" in each and _matches(at, each)))
         if not found:
-            raise ValueError(f"record {each!r} is not known; expected one of {', '.join(records)}")
+            meant = nearest(each, [*records])
+            raise ValueError(
+                f"record {each!r} is not known; expected one of {listed(records)}{meant}"
+            )
         named |= {at: records[at] for at in found}
     return [*named.values()]
 
