@@ -94,8 +94,8 @@ def nearest_seen(
         raise ValueError("the nearest seen code needs a code at every place; a place has none")
     # Not by a matrix product, whose rounding can change which is nearest.
     far = torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")[ids]
-    instead = far.masked_fill(~seen, torch.inf).argmin(dim=-1)
-    return torch.where(_unseen(ids, seen), instead, ids)
+    # A code that was seen there is the nearest to itself.
+    return far.masked_fill(~seen, torch.inf).argmin(dim=-1)
 
 
 def _unseen(ids: Tensor, seen: Tensor) -> Tensor:
