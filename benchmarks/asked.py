@@ -2,8 +2,7 @@
 
     python benchmarks/asked.py results/drawn_places_maskgit_1.json FILE drawn_places:maskgit
 
-FILE is a checkpoint or weights that were kept of a run. The record is that of
-`recombine run drawn_places:maskgit`, but for the curves of training.
+FILE is a checkpoint or weights that were kept of a run. Time and device are those of the asking.
 """
 
 import sys
@@ -36,7 +35,7 @@ def main(out: Path, path: Path, text: str) -> None:
     found = runner.measured(runner.loaded(asked, path, runner.machine(device)), plan.seed)
     record = Record(
         question=asks.question,
-        command=plan.command,
+        command=f"python benchmarks/asked.py {out} {path.name} {text}",
         experiment=spelled(asks),
         seed=plan.seed,
         device=device_name(device),

@@ -28,6 +28,8 @@ SHOWN = 4
 
 def main(runs: Path, out: Path) -> None:
     """Draw a row per run, a panel per composition that was not seen."""
+    if not out.resolve().parent.is_dir():
+        sys.exit(f"{out.parent} is not there; expected a folder to write {out.name} to")
     new = [which for which in BINARY.asked if level(which, BINARY.seen)]
     figure = Figure(figsize=(8.6, 0.55 * len(WORDS) + 0.25), layout="constrained")
     panels = figure.subplots(len(WORDS), len(new), squeeze=False)

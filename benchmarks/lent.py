@@ -76,6 +76,13 @@ def label(plan: Plan) -> str:
     return f"{plan.name}_{plan.variant}_{plan.seed}"
 
 
+def shipping(texts: Sequence[str]) -> dict[str, str]:
+    """Read "autoencoder_kl_all_0=tokenizer_kl_all": a run, and its name in the zoo."""
+    if wrong := [each for each in texts if not re.fullmatch(r"\w+=\w+", each)]:
+        raise ValueError(f"--ship is RUN=NAME; got {wrong[0]!r}")
+    return dict(each.split("=") for each in texts)
+
+
 def trained(group: Group, accelerator: Accelerator, settings: runner.Settings) -> list[Plan]:
     """Train a group and say what came out; return the runs that are done."""
     try:
@@ -122,8 +129,13 @@ def main(options: argparse.Namespace) -> None:
     """Run group after group."""
     started = time.perf_counter()
     groups = [Group.read(text, options.tiny) for text in options.groups]
-    names = dict(each.split("=") for each in options.ship)
+    names = shipping(options.ship)
+    planned = [label(plan) for group in groups for plan in group.plans]
+    if unknown := [each for each in (*options.keep, *names) if each not in planned]:
+        raise ValueError(f"{unknown[0]} is none of the runs that are asked for: {planned[0]}, ...")
     options.out.mkdir(parents=True, exist_ok=True)
+    if left := sorted(options.out.glob("pack.*")):
+        raise ValueError(f"{left[0]} is there already; choose another --out or remove it")
     accelerator = runner.machine(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     settings = runner.Settings(options.runs, save_every=10**9, compiled=not options.eager)
     done: list[Plan] = []

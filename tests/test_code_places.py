@@ -1,9 +1,14 @@
 """Which codes were seen where, and what can be drawn with them alone."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+from benchmarks import code_places_sheet
+from PIL import Image
 
-from recombine.experiments import code_places
+from recombine.experiments import code_places, declared
 from recombine.experiments.code_places import CodePlaces
 from recombine.experiments.probe import fresh
 from recombine.measure.tokenizing import nearest_seen, seen_at, unseen_share
@@ -103,6 +108,22 @@ def test_where_all_images_are_alike_there_is_no_interval():
     assert (alike.value, alike.low, alike.high) == (0.5, None, None)
     some = unseen_share(torch.tensor([[[0, 1]], [[1, 0]]]), SEEN)
     assert some.low < 0.5 < some.high
+
+
+def test_the_picture_has_a_panel_per_run_and_new_composition(tmp_path: Path):
+    runs, out = tmp_path / "runs", tmp_path / "drawn.png"
+    with pytest.raises(SystemExit, match="expected the folder of recombine run code_places:all"):
+        code_places_sheet.main(runs, out)
+    for name in declared()["code_places"]:
+        samples = runs / name / "seed0" / "samples"
+        samples.mkdir(parents=True)
+        for which in BINARY.asked:
+            Image.new("RGB", (240, 30), "blue").save(samples / f"{'-'.join(which)}.png")
+    code_places_sheet.main(runs, out)
+    pixels = np.asarray(Image.open(out).convert("RGB"))
+    assert (pixels == [0, 0, 255]).all(axis=-1).mean() > 0.3
+    with pytest.raises(SystemExit, match="expected a folder to write"):
+        code_places_sheet.main(runs, tmp_path / "no" / "drawn.png")
 
 
 def test_renders_come_in_whole_batches():

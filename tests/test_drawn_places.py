@@ -17,6 +17,7 @@ from recombine.experiments import drawn_places, still
 from recombine.experiments.code_places import CodePlaces
 from recombine.experiments.drawn_places import DrawnPlaces
 from recombine.report.record import Record
+from recombine.report.table import variant
 from recombine.split import BINARY
 
 CPU = torch.device("cpu")
@@ -96,7 +97,9 @@ def test_weights_are_asked_what_another_experiment_asks_of_the_same_model(tmp_pa
     weights = checkpoints(plan.folder(tmp_path))[0]
     asked.main(tmp_path / "record.json", weights, "drawn_places:maskgit")
     record = Record.load(tmp_path / "record.json")
-    assert record.command == "recombine run drawn_places:maskgit --tiny --seed 1"
+    assert record.command.startswith("python benchmarks/asked.py ")
+    assert record.command.endswith(f" {weights.name} drawn_places:maskgit")
+    assert (record.seed, variant(record)) == (1, "maskgit")
     assert record.headline == ("drawn_unseen_place@level2", "drawn_unseen_place@level0")
     with pytest.raises(ValueError, match="is of still:maskgit, not the model of drawn_places:vq"):
         asked.main(tmp_path / "other.json", weights, "drawn_places:vq")

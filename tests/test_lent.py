@@ -104,8 +104,32 @@ def test_weights_are_shipped_for_the_groups_after_and_without_them_a_group_is_sk
     lent.main(options(tmp_path, *groups))
     assert capsys.readouterr().out.count("zoo:new is not there") == 2
     there.append("new")
-    lent.main(options(tmp_path, *groups, ship=["denoise_toy_base_0=other"]))
+    lent.main(options(tmp_path / "again", *groups, ship=["denoise_toy_base_0=other"]))
     assert there == ["new", "other"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"keep": ["denoise_toy_base_7"]}, "denoise_toy_base_7 is none of the runs"),
+        ({"ship": ["denoise_toy_bass_0=new"]}, "denoise_toy_bass_0 is none of the runs"),
+        ({"ship": ["denoise_toy_base_0"]}, "--ship is RUN=NAME; got 'denoise_toy_base_0'"),
+    ],
+)
+def test_weights_of_runs_that_are_not_asked_for_are_refused(
+    tmp_path: Path, given: dict[str, list[str]], message: str
+):
+    with pytest.raises(ValueError, match=message):
+        lent.main(options(tmp_path, "denoise_toy:base:0", **given))
+    assert not (tmp_path / "out").exists()
+
+
+def test_pieces_of_another_call_are_not_mixed_in(tmp_path: Path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "pack.000").touch()
+    with pytest.raises(ValueError, match=r"pack\.000 is there already"):
+        lent.main(options(tmp_path, "denoise_toy:base:0"))
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(

@@ -199,3 +199,10 @@ def test_shipped_weights_are_of_the_experiment_as_it_is_declared(name: str):
     assert record.seed == facts["seed"]
     plan = plan_of(zoo.path(name))
     runner.loaded(plan, zoo.path(name), runner.machine(torch.device("cpu")))
+
+
+def test_a_record_lies_in_the_zoo_or_among_the_results_and_not_in_both():
+    """Twice, it would count as two seeds."""
+    results = Path(__file__).parents[1] / "results"
+    there = {Record.load(path).command for path in results.rglob("*.json")}
+    assert not [name for name in zoo.names() if zoo.record(name).command in there]
