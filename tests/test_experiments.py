@@ -247,6 +247,18 @@ COMPARED |= {
     ("still", "with_jepa"): ("maskgit", {"objective", "asks"}),
     ("still", "steered"): ("maskgit", {"network", "asks"}),
     ("still", "vq_tokens"): ("vq", {"network", "asks"}),
+    ("still", "mar_steered"): ("mar", {"network", "asks"}),
+    ("still", "givt_steered"): ("givt", {"network", "asks"}),
+    ("still", "jepa_steered"): ("with_jepa", {"network"}),
+    ("still", "vq_large"): ("vq", {"network", "asks"}),
+    ("still", "maskgit_large"): ("vq_large", MASKED - {"asks"}),
+    ("still", "with_jepa_large"): ("maskgit_large", {"objective"}),
+    ("repair", "less"): ("base", {"budget"}),
+    ("repair", "more"): ("base", {"budget"}),
+    ("repair", "maskgit"): ("base", {"objective", "asks"}),
+    ("repair", "steered"): ("maskgit", {"network", "asks"}),
+    ("repair", "jepa_steered"): ("base", {"network"}),
+    ("repair", "blocks"): ("base", {"objective", "budget"}),
     ("still", "maskgit_moving"): ("maskgit", {"world"}),
     ("still", "vq_moving"): ("vq", {"world"}),
     **{
@@ -264,7 +276,7 @@ COMPARED |= {
 # are no files here: test_objective_study.py.
 ON_TOKENIZERS = {
     *("objective", "setting", "tokenizer", "conditioning", "jepa", "other_worlds"),
-    *("jitter", "still", "drawn_places"),
+    *("jitter", "still", "drawn_places", "repair"),
 }
 TINY = [
     (name, variant)

@@ -31,6 +31,8 @@ from recombine.sample.unmask import Unmask, UnmaskingGenerator
 from recombine.train import Decay, Objective, constant
 from recombine.views import Centred, View
 
+LATER = {"later": True}
+"""A field that was added later: with its default it is not spelled, so fingerprints stay."""
 _INVERSE: dict[Reading, Reading] = {noise: denoised_from_noise, velocity: denoised_from_velocity}
 
 
@@ -40,7 +42,8 @@ class Budget:
 
     `batch` counts the images of a step over all processes. The learning rate rises for `warm_up`
     steps, then follows `decay`. `ema` is the share the average keeps at each step, `clip` the
-    longest gradient. The measurements are also made at each of the `milestones`.
+    longest gradient. The measurements are also made at each of the `milestones`. `weight_decay`
+    is what a step takes of every weight, times its learning rate (Loshchilov and Hutter 2019).
     """
 
     steps: int
@@ -51,6 +54,7 @@ class Budget:
     ema: float = 0.999
     clip: float = 1.0
     milestones: tuple[int, ...] = ()
+    weight_decay: float = field(default=0.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 1:
@@ -62,6 +66,11 @@ class Budget:
         if not 0 <= self.ema < 1 or self.warm_up < 0:
             raise ValueError(
                 f"ema lies in [0, 1) and warm_up is not negative; got {self.ema}, {self.warm_up}"
+            )
+        if not 0 <= self.weight_decay * self.learning_rate < 1:
+            raise ValueError(
+                f"weight_decay takes 0 to all of a weight at a step; got {self.weight_decay} at a "
+                f"learning rate of {self.learning_rate}"
             )
         if any(not 0 < milestone <= self.steps for milestone in self.milestones):
             raise ValueError(f"milestones are steps of 1 to {self.steps}; got {self.milestones}")
@@ -259,7 +268,11 @@ def spelled(value: Any) -> str:
     """Return a repr that is the same in every process: functions by name, not by address."""
     if is_dataclass(value) and not isinstance(value, type):
         # A Files source names its data in its repr, and leaves out the folder.
-        shown = [each for each in fields(value) if each.repr]
+        shown = [
+            each
+            for each in fields(value)
+            if each.repr and (each.metadata != LATER or getattr(value, each.name) != each.default)
+        ]
         inside = ", ".join(f"{each.name}={spelled(getattr(value, each.name))}" for each in shown)
         return f"{type(value).__name__}({inside})"
     if isinstance(value, tuple):

@@ -91,7 +91,7 @@ class Session:
             purpose: _generator(plan.seed, number, device)
             for number, purpose in enumerate(("noise", "tell"))
         }
-        self.weights = Weights.of(untrained(plan, device), budget.ema)
+        self.weights = Weights.of(untrained(plan, device), budget.ema, budget.weight_decay)
         denoiser, average = self.weights.denoiser, self.weights.average.module
         if device.type == "cuda":
             for module in (denoiser, average):

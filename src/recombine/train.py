@@ -94,14 +94,21 @@ class Weights:
     average: AveragedModel
 
     @classmethod
-    def of(cls, denoiser: nn.Module, ema: float) -> "Weights":
-        """Return an untrained start; `ema` is the share that the average keeps at each step."""
+    def of(cls, denoiser: nn.Module, ema: float, weight_decay: float = 0.0) -> "Weights":
+        """Return an untrained start; `ema` is the share that the average keeps at each step.
+
+        `weight_decay` times the learning rate is the share that each weight loses at each step.
+        """
         device = next(denoiser.parameters()).device
         # A rate in a tensor can change inside a captured graph; the fused optimizer reads it there.
         rate = torch.zeros((), device=device)
         captured = device.type == "cuda"
-        optimizer = torch.optim.Adam(
-            denoiser.parameters(), lr=rate, fused=True, capturable=captured
+        optimizer = torch.optim.AdamW(
+            denoiser.parameters(),
+            lr=rate,
+            weight_decay=weight_decay,
+            fused=True,
+            capturable=captured,
         )
         average = AveragedModel(denoiser, multi_avg_fn=get_ema_multi_avg_fn(ema))
         return cls(denoiser, optimizer, average.requires_grad_(False).eval())

@@ -12,6 +12,8 @@ from dataclasses import replace
 from recombine.experiment import Budget, Experiment
 from recombine.experiments import jepa, objective
 from recombine.experiments.tokenizer import CODES, LATENTS, VECTORS
+from recombine.objectives.jepa import Jepa
+from recombine.objectives.masked import MaskedCrossEntropy
 from recombine.train import cosine
 from recombine.views import View
 from recombine.worlds.shapes2d import Shapes2D
@@ -47,6 +49,13 @@ with_jepa = replace(
     standing(jepa.normalised, CODES, "Does MaskGIT with JEPA compose"), asks=jepa.base.asks
 )
 steered = standing(objective.maskgit_steered, CODES, "Does MaskGIT told like a DiT compose")
+mar_steered = standing(objective.mar_steered, LATENTS, "Does MAR told like a DiT compose")
+givt_steered = standing(objective.givt_steered, LATENTS, "Does GIVT told like a DiT compose")
+jepa_steered = replace(
+    standing(objective.maskgit_steered, CODES, "Does MaskGIT told like a DiT, with JEPA, compose"),
+    objective=with_jepa.objective,
+    asks=with_jepa.asks,
+)
 vq_tokens = standing(objective.dit_vq_tokens, VECTORS, "Does a DiT told like a MaskGIT compose")
 maskgit_moving = moving(maskgit, "Does MaskGIT compose after this training where places vary?")
 vq_moving = moving(vq, "Does a DiT on codes compose after this training where places vary?")
@@ -56,3 +65,10 @@ mar_seen = on_seen(mar, objective.mar.view)
 givt_seen = on_seen(givt, objective.givt.view)
 maskgit_seen = on_seen(maskgit, objective.maskgit.view)
 with_jepa_seen = on_seen(with_jepa, objective.maskgit.view)
+vq_large = standing(objective.dit_vq_large, VECTORS, "Does a DiT of the paper's size compose")
+maskgit_large = standing(objective.maskgit_large, CODES, "Does MaskGIT of the paper's size compose")
+with_jepa_large = replace(
+    maskgit_large,
+    question="Does MaskGIT of the paper's size compose with JEPA where shapes stand still?",
+    objective=Jepa(layers=(7, 9, 11), normalised=True)(MaskedCrossEntropy()),
+)

@@ -1,0 +1,36 @@
+"""What repairs MaskGIT where it fails? Small networks, codes of what is seen (docs/decisions/020).
+
+JEPA raises what a small MaskGIT composes and does not keep it raised: late in training seeds lose
+it again. Here are things that may keep it: decaying weights, hiding blocks, telling by adaLN.
+
+    recombine run repair --seed 0                 # 10 to 20 minutes on one core
+    recombine run repair:jepa_steered --tiny      # does it run at all?
+"""
+
+from dataclasses import replace
+
+from recombine.experiment import Experiment
+from recombine.experiments import jepa, objective
+from recombine.objectives.masked import Blocks, MaskedCrossEntropy
+
+
+def decayed(experiment: Experiment, question: str, weight_decay: float = 1.0) -> Experiment:
+    """Return the experiment with weights that decay."""
+    budget = replace(experiment.budget, weight_decay=weight_decay)
+    return replace(experiment, question=question, budget=budget)
+
+
+WORDS = "compose when its weights decay"
+base = decayed(jepa.small, f"Does a small MaskGIT with JEPA {WORDS}?")
+less = decayed(jepa.small, "Does it when they decay a third as fast?", 0.3)
+more = decayed(jepa.small, "Does it when they decay three times as fast?", 3.0)
+maskgit = decayed(objective.maskgit_small, f"Does a small MaskGIT {WORDS}?")
+steered = decayed(objective.maskgit_steered_small, f"Does a small MaskGIT told like a DiT {WORDS}?")
+jepa_steered = decayed(
+    jepa.steered_small, f"Does a small MaskGIT told like a DiT, with JEPA, {WORDS}?"
+)
+blocks = replace(
+    jepa.small,
+    question="Does a small MaskGIT with JEPA compose when blocks are hidden?",
+    objective=jepa.NORMALISED(MaskedCrossEntropy(Blocks())),
+)
