@@ -256,6 +256,7 @@ COMPARED |= {
     ("repair", "less"): ("base", {"budget"}),
     ("repair", "more"): ("base", {"budget"}),
     ("repair", "maskgit"): ("base", {"objective", "asks"}),
+    ("repair", "maskgit_less"): ("less", {"objective", "asks"}),
     ("repair", "steered"): ("maskgit", {"network", "asks"}),
     ("repair", "jepa_steered"): ("base", {"network"}),
     ("repair", "blocks"): ("base", {"objective", "budget"}),
