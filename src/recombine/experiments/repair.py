@@ -26,10 +26,12 @@ less = decayed(jepa.small, "Does it when they decay a third as fast?", 0.3)
 more = decayed(jepa.small, "Does it when they decay three times as fast?", 3.0)
 maskgit = decayed(objective.maskgit_small, f"Does a small MaskGIT {WORDS}?")
 steered = decayed(objective.maskgit_steered_small, f"Does a small MaskGIT told like a DiT {WORDS}?")
-jepa_maskgit_less = decayed(
+maskgit_less = decayed(
     objective.maskgit_small, "Does a small MaskGIT when they decay a third as fast?", 0.3
 )
-steered = decayed(jepa.steered_small, f"Does a small MaskGIT told like a DiT, with JEPA, {WORDS}?")
+jepa_steered = decayed(
+    jepa.steered_small, f"Does a small MaskGIT told like a DiT, with JEPA, {WORDS}?"
+)
 blocks = replace(
     jepa.small,
     question="Does a small MaskGIT with JEPA compose when blocks are hidden?",
