@@ -234,6 +234,8 @@ COMPARED |= {
     ("jitter", "vq_still_small"): ("vq_still", {"network"}),
     ("jitter", "vq_plain_small"): ("vq_still_small", {"world"}),
     ("jitter", "steered_still_small"): ("maskgit_still_small", {"network", "asks"}),
+    ("jitter", "kl_still_small"): ("vq_still_small", {"view", "asks"}),
+    ("jitter", "givt_steered_still_small"): ("kl_still_small", MASKED - {"view"}),
     ("jitter", "tokens_still_small"): ("vq_still_small", {"network", "asks"}),
     ("jitter", "vq_still_seen_small"): ("vq_still_small", {"view"}),
     ("jitter", "maskgit_still_seen_small"): ("maskgit_still_small", {"view"}),

@@ -2,7 +2,7 @@
 
 `still` shapes keep to the middle of the picture, `plain` ones have one size and colour for each
 concept; both on tokenizers of every composition, `_seen` on those of what is seen
-(docs/decisions/019).
+(docs/decisions/019, 021).
 
     recombine run jitter:maskgit_still --seed 0          # for a GPU: 8 layers
     recombine run jitter:maskgit_still_small --seed 0    # 10 minutes on one core
@@ -37,6 +37,10 @@ vq_still_small = still(tokenizer.vq_all_small, "Does a small DiT on codes compos
 maskgit_still_small = still(tokenizer.maskgit_all_small, "Does a small MaskGIT compose")
 steered_still_small = still(
     tokenizer.maskgit_steered_all_small, "Does a small MaskGIT told like a DiT compose"
+)
+kl_still_small = still(tokenizer.kl_all_small, "Does a small DiT on latents compose")
+givt_steered_still_small = still(
+    tokenizer.givt_steered_all_small, "Does a small GIVT told like a DiT compose"
 )
 tokens_still_small = still(
     tokenizer.vq_tokens_all_small, "Does a small DiT on codes, told like a MaskGIT, compose"
