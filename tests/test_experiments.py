@@ -360,6 +360,13 @@ def test_only_what_the_weights_depend_on_is_in_the_fingerprint():
         assert (other.digest != base.digest) == (name in LEARNED_FROM)
 
 
+def test_a_field_that_came_later_is_spelled_once_it_is_used():
+    """Fingerprints of weights that were trained before it came must not change."""
+    old, used = Budget(5, 2), Budget(5, 2, weight_decay=0.3)
+    assert "weight_decay" not in spelled(old)
+    assert spelled(used) == spelled(old).removesuffix(")") + ", weight_decay=0.3)"
+
+
 def test_what_cannot_be_spelled_is_refused():
     assert spelled(Dropout(torch.zeros_like)) == "Dropout(null=zeros_like, share=0.1)"
     assert spelled((1,)) == "(1,)"
@@ -386,6 +393,8 @@ def test_the_learning_rate_rises_then_falls():
         ({"clip": -1.0}, "above 0; got 0.001 and -1.0"),
         ({"ema": 1.0}, r"ema lies in \[0, 1\)"),
         ({"warm_up": -1}, "warm_up is not negative"),
+        ({"weight_decay": -1.0}, "less than all of a weight at a step; got -1.0 at a .* of 0.001"),
+        ({"weight_decay": 1e3}, "less than all of a weight at a step; got 1000.0"),
         ({"milestones": (3, 10)}, r"steps of 1 to 9; got \(3, 10\)"),
     ],
 )

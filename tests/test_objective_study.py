@@ -67,6 +67,25 @@ def test_every_kind_of_model_runs_tiny_from_data_to_record(tmp_path: Path, name:
     assert run.run(plan, run.machine(CPU), run.Settings(tmp_path)) == record
 
 
+def test_the_shipped_tokenizers_of_shapes3d_keep_what_the_probe_reads():
+    """Of compositions they have not learned from; two renders of each."""
+    here = other_worlds.dit_kl_shapes3d
+    (ask,) = here.asks
+    which = ask.split.at(2)
+    renders = torch.cat([fresh(here.world, each, 2, CPU) for each in which])
+    true = concept_rows(ask.split.factors, which).repeat_interleave(2, dim=0)
+    read = zoo.probe(ask.probe, ask.reader, CPU)
+    for view in (here.view, other_worlds.dit_vq_shapes3d.view, other_worlds.maskgit_shapes3d.view):
+        through = read(view.back(view(renders)).clamp(0, 1))
+        assert (through == true).all(dim=1).float().mean() > 0.8
+
+
+def test_weights_decay_as_the_budget_says(tmp_path: Path):
+    (plan,) = seeded("repair", "less", [], True, {"steps": 1})
+    session = run.Session(plan, run.machine(CPU), run.Settings(tmp_path))
+    assert session.weights.optimizer.param_groups[0]["weight_decay"] == 0.3
+
+
 def test_jepa_learns_from_the_average_of_the_run(tmp_path: Path):
     (plan,) = seeded("jepa", "base", [], True, {"steps": 3})
     seen: list[object] = []

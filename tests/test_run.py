@@ -66,10 +66,10 @@ def test_a_tokenizer_that_is_not_shipped_is_missed_before_anything_is_trained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     """Also where it is the second of two runs that needs it."""
-    words = ["run", "objective:maskgit_small", "other_worlds:maskgit_shapes3d", "--tiny"]
+    words = ["run", "objective:maskgit_small", "other_worlds:maskgit_celeba", "--tiny"]
     code, message = said([*words, "--out", str(tmp_path / "runs")], capsys)
     assert code == 2
-    assert message.startswith("recombine: zoo:tokenizer_vq_shapes3d is not one of ")
+    assert message.startswith("recombine: zoo:tokenizer_vq_celeba is not one of ")
     assert not (tmp_path / "runs").exists()
 
 

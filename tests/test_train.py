@@ -38,8 +38,10 @@ def rate(step: int) -> float:
     return 0.01 / step
 
 
-def test_the_loop_is_adam_with_clipped_gradients_and_a_moving_average():
-    weights = Weights.of(network(), EMA)
+@pytest.mark.parametrize("weight_decay", [0.0, 3.0])
+def test_the_loop_is_adam_with_clipped_gradients_and_a_moving_average(weight_decay: float):
+    """Before a step each weight loses its learning rate's share of the decay, and Adam adds."""
+    weights = Weights.of(network(), EMA, weight_decay)
     losses = [taken.loss for taken in train(step_of(weights), batches(), rate, range(1, 7))]
 
     twin = network()
@@ -54,6 +56,9 @@ def test_the_loop_is_adam_with_clipped_gradients_and_a_moving_average():
         for parameter, gradient in zip(twin.parameters(), gradients, strict=True):
             parameter.grad = gradient * CLIP / norm
         optimizer.param_groups[0]["lr"] = rate(index)
+        with torch.no_grad():
+            for parameter in twin.parameters():
+                parameter *= 1 - weight_decay * rate(index)
         optimizer.step()
         now = [each.detach().clone() for each in twin.parameters()]
         average = [EMA * a + (1 - EMA) * b for a, b in zip(average, now, strict=True)]

@@ -69,8 +69,8 @@ class Budget:
             )
         if not 0 <= self.weight_decay * self.learning_rate < 1:
             raise ValueError(
-                f"weight_decay takes 0 to all of a weight at a step; got {self.weight_decay} at a "
-                f"learning rate of {self.learning_rate}"
+                f"weight_decay takes nothing or less than all of a weight at a step; got "
+                f"{self.weight_decay} at a learning rate of {self.learning_rate}"
             )
         if any(not 0 < milestone <= self.steps for milestone in self.milestones):
             raise ValueError(f"milestones are steps of 1 to {self.steps}; got {self.milestones}")

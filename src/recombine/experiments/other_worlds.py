@@ -3,8 +3,7 @@
 Of the 240 compositions of three factors of Shapes3D, 180 are seen (docs/decisions/017). Faces are
 read from files of CelebA, which do not come with the package.
 
-    recombine run autoencoder:vq_shapes3d --seed 0       # for a GPU; first, none is shipped
-    recombine run other_worlds:maskgit_shapes3d --seed 0 # when recombine.zoo.ship has it
+    recombine run other_worlds:maskgit_shapes3d --seed 0  # 4 minutes on one H200
 """
 
 from dataclasses import replace

@@ -1,0 +1,63 @@
+"""The figure of who composes where shapes stand still: each run in its row, rows as they say."""
+
+import pytest
+
+from recombine.experiments import declared
+from recombine.figures import experiments_of
+from recombine.figures.jepa import READERS
+from recombine.figures.masking import PANELS, WHOLE, draw
+from recombine.measurement import Measurement
+from recombine.models.dit import DiT
+from recombine.models.entry import Rows
+from recombine.models.masked import Codes, Masked
+from recombine.objectives.jepa import WithJepa
+from recombine.report.record import Record
+from recombine.worlds.shapes2d import Shapes2D
+
+PROBE = next(iter(READERS))
+
+
+def record(name: str, value: float) -> Record:
+    found = {PROBE: Measurement(value, None, None, 10)}
+    return Record("?", f"recombine run {name} --seed 1", "x", 1, "cpu", 1.0, found)
+
+
+def test_a_run_is_in_the_row_of_its_model_and_the_panel_of_its_size():
+    runs = [record("still:givt_steered", 0.7), record("jitter:tokens_still_small", 0.2)]
+    large, small = draw([*runs, record("jitter:maskgit_still", 0.5)]).axes
+
+    def marks(axes) -> dict[str, float]:
+        rows = [label.get_text() for label in axes.get_yticklabels()]
+        lines = [line for line in axes.lines if line.get_marker() == "o"]
+        return {rows[round(line.get_ydata()[0])]: line.get_xdata()[0] for line in lines}
+
+    assert marks(large) == {"GIVT, by adaLN": 0.7}
+    assert marks(small) == {"DiT on codes, by tokens": 0.2}
+    assert experiments_of("masking")[1:] == ("still", "jitter")
+
+
+def test_the_line_parts_what_sees_all_tokens_from_what_is_masked():
+    for axes, rows in zip(draw([record("still:vq", 1.0)]).axes, PANELS.values(), strict=True):
+        whole = [name.startswith(WHOLE) for name in rows]
+        assert whole == sorted(whole, reverse=True)
+        heights = [line.get_ydata()[0] for line in axes.lines if line.get_color() == "0.3"]
+        assert heights == [sum(whole) - 0.5]
+
+
+@pytest.mark.parametrize("title", PANELS)
+def test_variants_are_what_their_row_says(title: str):
+    known = declared()["still"] | declared()["jitter"]
+    for words, name in PANELS[title].items():
+        experiment, network = known[name], known[name].network
+        assert isinstance(network, DiT | Masked)
+        assert isinstance(experiment.world, Shapes2D)
+        assert experiment.world == experiment.world.still
+        assert isinstance(network, DiT) == words.startswith(WHOLE)
+        by_tokens = (
+            isinstance(network.entry, Rows) if isinstance(network, DiT) else not network.steered
+        )
+        assert by_tokens == words.endswith("by tokens"), name
+        assert ("JEPA" in words) == isinstance(experiment.objective, WithJepa)
+        if isinstance(network, Masked):
+            assert ("MaskGIT" in words) == isinstance(network.head, Codes)
+        assert (network.layers == 8) == ("8" in title)
