@@ -239,6 +239,13 @@ COMPARED |= {
     ("jitter", "tokens_still_small"): ("vq_still_small", {"network", "asks"}),
     ("jitter", "vq_still_seen_small"): ("vq_still_small", {"view"}),
     ("jitter", "maskgit_still_seen_small"): ("maskgit_still_small", {"view"}),
+    ("jitter", "kl_still_seen_small"): ("vq_still_seen_small", {"view", "asks"}),
+    ("jitter", "mar_still_seen_small"): ("kl_still_seen_small", MASKED - {"view"}),
+    ("jitter", "givt_still_seen_small"): (
+        "mar_still_seen_small",
+        {"network", "objective", "sampler", "asks"},
+    ),
+    ("jitter", "jepa_still_seen_small"): ("maskgit_still_seen_small", {"objective", "asks"}),
     ("drawn_places", "maskgit"): ("vq", MASKED - {"asks"}),
     ("drawn_places", "with_jepa"): ("maskgit", {"objective"}),
     ("drawn_places", "steered"): ("maskgit", {"network"}),

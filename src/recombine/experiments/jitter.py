@@ -11,7 +11,7 @@ concept; both on tokenizers of every composition, `_seen` on those of what is se
 from dataclasses import replace
 
 from recombine.experiment import Experiment
-from recombine.experiments import objective, tokenizer
+from recombine.experiments import jepa, objective, tokenizer
 from recombine.worlds.shapes2d import Shapes2D
 
 
@@ -52,4 +52,16 @@ maskgit_still_seen_small = still(
 )
 vq_still_seen_small = still(
     objective.dit_vq_small, "Does a small DiT on codes of what is seen compose"
+)
+kl_still_seen_small = still(
+    objective.dit_kl_small, "Does a small DiT on latents of what is seen compose"
+)
+mar_still_seen_small = still(
+    objective.mar_small, "Does a small MAR on latents of what is seen compose"
+)
+givt_still_seen_small = still(
+    objective.givt_small, "Does a small GIVT on latents of what is seen compose"
+)
+jepa_still_seen_small = still(
+    jepa.small, "Does a small MaskGIT with JEPA on codes of what is seen compose"
 )
