@@ -1,6 +1,11 @@
 """The figure of who composes where shapes stand still: each run in its row, rows as they say."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+from benchmarks import still_sheet
+from PIL import Image
 
 from recombine.experiments import declared
 from recombine.figures import experiments_of
@@ -61,3 +66,20 @@ def test_variants_are_what_their_row_says(title: str):
         if isinstance(network, Masked):
             assert ("MaskGIT" in words) == isinstance(network.head, Codes)
         assert (network.layers == 8) == ("8" in title)
+
+
+def test_the_picture_of_samples_has_a_panel_per_model_and_seed(tmp_path: Path):
+    runs, out = tmp_path / "still", tmp_path / "drawn.png"
+    with pytest.raises(SystemExit, match="expected the folder of recombine run still:"):
+        still_sheet.main(runs, out)
+    for name in PANELS["8 layers"].values():
+        for seed in still_sheet.SEEDS:
+            samples = runs / name / f"seed{seed}" / "samples"
+            samples.mkdir(parents=True)
+            colour = "blue" if seed == 1 else "red"
+            Image.new("RGB", (240, 30), colour).save(samples / still_sheet.ASKED)
+    still_sheet.main(runs, out)
+    pixels = np.asarray(Image.open(out).convert("RGB"))
+    shares = [(pixels == colour).all(axis=-1).mean() for colour in ([0, 0, 255], [255, 0, 0])]
+    assert shares[0] > 0.1
+    assert shares[1] == pytest.approx(2 * shares[0], rel=0.05)
