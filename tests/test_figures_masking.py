@@ -14,7 +14,7 @@ from recombine.figures.masking import PANELS, WHOLE, draw
 from recombine.measurement import Measurement
 from recombine.models.dit import DiT
 from recombine.models.entry import Rows
-from recombine.models.masked import Codes, Masked
+from recombine.models.masked import Codes, DiffusionHead, Masked, Mixture
 from recombine.objectives.jepa import WithJepa
 from recombine.report.record import Record
 from recombine.worlds.shapes2d import Shapes2D
@@ -64,7 +64,12 @@ def test_variants_are_what_their_row_says(title: str):
         assert by_tokens == words.endswith("by tokens"), name
         assert ("JEPA" in words) == isinstance(experiment.objective, WithJepa)
         if isinstance(network, Masked):
-            assert ("MaskGIT" in words) == isinstance(network.head, Codes)
+            head = {"MaskGIT": Codes, "GIVT": Mixture, "MAR": DiffusionHead}[
+                words.split(",")[0].split()[0]
+            ]
+            assert isinstance(network.head, head)
+        codes = "codes" in words or "MaskGIT" in words
+        assert experiment.view.name == f"tokenizer_{'vq' if codes else 'kl'}_all"
         assert (network.layers == 8) == ("8" in title)
 
 

@@ -25,6 +25,7 @@ from recombine.experiments import (
     objective,
     other_worlds,
     probe,
+    still,
     tokenizer,
 )
 from recombine.experiments.probe import fresh
@@ -32,7 +33,8 @@ from recombine.measure.composition import LATE
 from recombine.models.blocks import parameters_of
 from recombine.models.dit import DiT
 from recombine.models.probe import Probe
-from recombine.objectives.jepa import WithJepa
+from recombine.objectives.jepa import Jepa, WithJepa
+from recombine.objectives.masked import Blocks
 from recombine.report.record import Record
 from recombine.scene import concept_rows
 from recombine.split import BINARY
@@ -78,6 +80,35 @@ def test_the_shipped_tokenizers_of_shapes3d_keep_what_the_probe_reads():
     for view in (here.view, other_worlds.dit_vq_shapes3d.view, other_worlds.maskgit_shapes3d.view):
         through = read(view.back(view(renders)).clamp(0, 1))
         assert (through == true).all(dim=1).float().mean() > 0.8
+
+
+def test_what_may_repair_a_small_maskgit_differs_from_it_as_it_says():
+    beside = {
+        "base": (jepa.small, 1.0),
+        "less": (jepa.small, 0.3),
+        "more": (jepa.small, 3.0),
+        "maskgit": (objective.maskgit_small, 1.0),
+        "maskgit_less": (objective.maskgit_small, 0.3),
+        "jepa_steered": (jepa.steered_small, 1.0),
+    }
+    variants = dict(declared()["repair"])
+    blocks = variants.pop("blocks")
+    assert blocks.objective == replace(
+        jepa.small.objective, objective=replace(jepa.small.objective.objective, mask=Blocks())
+    )
+    assert (blocks.budget, blocks.network) == (jepa.small.budget, jepa.small.network)
+    assert set(variants) == set(beside)
+    for name, (alone, decay) in beside.items():
+        budget = replace(alone.budget, weight_decay=decay)
+        assert variants[name] == replace(alone, question=variants[name].question, budget=budget)
+
+
+def test_the_papers_size_is_looked_at_once():
+    """12 layers of width 384; JEPA at the layers that a reader's notes name as best."""
+    for name in ("vq", "maskgit", "with_jepa"):
+        large = declared()["still"][f"{name}_large"]
+        assert (large.network.layers, large.network.width, large.seeds) == (12, 384, (0,))
+    assert still.with_jepa_large.objective.jepa == Jepa(layers=(7, 9, 11), normalised=True)
 
 
 def test_weights_decay_as_the_budget_says(tmp_path: Path):

@@ -31,8 +31,11 @@ from recombine.sample.unmask import Unmask, UnmaskingGenerator
 from recombine.train import Decay, Objective, constant
 from recombine.views import Centred, View
 
-LATER = {"later": True}
-"""A field that was added later: with its default it is not spelled, so fingerprints stay."""
+LATER = "later"
+"""A field that was added later: with its default it is not spelled, so fingerprints stay.
+
+Its default must mean what was done before it came, and may never change.
+"""
 _INVERSE: dict[Reading, Reading] = {noise: denoised_from_noise, velocity: denoised_from_velocity}
 
 
@@ -54,7 +57,7 @@ class Budget:
     ema: float = 0.999
     clip: float = 1.0
     milestones: tuple[int, ...] = ()
-    weight_decay: float = field(default=0.0, metadata=LATER)
+    weight_decay: float = field(default=0.0, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 1:
@@ -271,7 +274,8 @@ def spelled(value: Any) -> str:
         shown = [
             each
             for each in fields(value)
-            if each.repr and (each.metadata != LATER or getattr(value, each.name) != each.default)
+            if each.repr
+            and not (LATER in each.metadata and getattr(value, each.name) == each.default)
         ]
         inside = ", ".join(f"{each.name}={spelled(getattr(value, each.name))}" for each in shown)
         return f"{type(value).__name__}({inside})"

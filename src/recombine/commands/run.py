@@ -25,7 +25,7 @@ from recombine.report.table import duration, quoted
 from recombine.report.words import nearest
 
 FAILED, INTERRUPTED = 1, 130
-OVERRIDES = ("steps", "batch", "learning_rate", "warm_up", "ema", "clip")
+OVERRIDES = ("steps", "batch", "learning_rate", "warm_up", "ema", "clip", "weight_decay")
 
 Planned: TypeAlias = Plan | Calculation
 
@@ -55,7 +55,7 @@ class Options:
     out: Path = Path("runs")
     """Folder for the runs."""
     steps: Annotated[int | None, UNSET] = None
-    """Train for this many steps (default of this and the next five: the experiment's budget)."""
+    """Train for this many steps (default of this and the next six: the experiment's budget)."""
     batch: Annotated[int | None, UNSET] = None
     """Images per step, over all processes."""
     learning_rate: Annotated[float | None, UNSET] = None
@@ -66,6 +66,8 @@ class Options:
     """Share of the averaged weights that a step keeps."""
     clip: Annotated[float | None, UNSET] = None
     """The longest gradient."""
+    weight_decay: Annotated[float | None, UNSET] = None
+    """What a step takes of every weight, times its learning rate."""
     save_every: int = 1000
     """Steps between checkpoints."""
     eager: bool = False

@@ -333,8 +333,8 @@ mar = looked_into(objective.mar, "What inside MAR makes a composition?")
 givt = looked_into(objective.givt, "What inside GIVT makes a composition?")
 
 
-# At this size MaskGIT fails and JEPA repairs it in part (docs/decisions/012): so it is also asked
-# how well they compose.
+# At this size some seeds compose and some do not (docs/decisions/012, 020): so it is also asked how
+# well they do.
 def looked_into_small(experiment: Experiment, question: str) -> Experiment:
     """Return the experiment with these questions, and whether it composes."""
     found = looked_into(experiment, question)

@@ -1,7 +1,7 @@
-"""What repairs MaskGIT where it fails? Small networks, codes of what is seen (docs/decisions/020).
+"""What keeps a small MaskGIT composing? Codes of what is seen (docs/decisions/020).
 
-JEPA raises what a small MaskGIT composes and does not keep it raised: late in training seeds lose
-it again. Here are things that may keep it: decaying weights, hiding blocks, telling by adaLN.
+Some seeds learn to compose and lose it again late in training, with JEPA and without. Here is what
+might keep it: weights that decay, blocks that are hidden. Neither was shown to.
 
     recombine run repair --seed 0                 # 10 to 20 minutes on one core
     recombine run repair:jepa_steered --tiny      # does it run at all?
@@ -25,7 +25,6 @@ base = decayed(jepa.small, f"Does a small MaskGIT with JEPA {WORDS}?")
 less = decayed(jepa.small, "Does it when they decay a third as fast?", 0.3)
 more = decayed(jepa.small, "Does it when they decay three times as fast?", 3.0)
 maskgit = decayed(objective.maskgit_small, f"Does a small MaskGIT {WORDS}?")
-steered = decayed(objective.maskgit_steered_small, f"Does a small MaskGIT told like a DiT {WORDS}?")
 maskgit_less = decayed(
     objective.maskgit_small, "Does a small MaskGIT when they decay a third as fast?", 0.3
 )

@@ -1,8 +1,8 @@
 """What decides whether MaskGIT composes, its size or its training? Each is changed alone.
 
-Of experiments/objective.py a MaskGIT of 8 layers composes and one of 4 does not, but the latter is
-also trained on a thirtieth of the images. Here are the other two of four: `_narrow`, a small
-network in the long training, and `_short`, a larger one in the short (docs/decisions/014).
+Of experiments/objective.py a MaskGIT of 8 layers composes and three seeds of one of 4 did not, but
+the latter is also trained on a thirtieth of the images. Here are the other two of four: `_narrow`,
+a small network in the long training, and `_short`, a larger one in the short (docs/decisions/014).
 
     recombine run setting:maskgit_narrow --seed 0     # for a GPU: 20,000 steps of 256 images
     recombine run setting:maskgit_short --seed 0

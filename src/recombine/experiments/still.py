@@ -1,7 +1,9 @@
 """The models of Farid et al. 2025 on shapes that stand still (docs/decisions/019).
 
-8 layers and at most 4 M weights each, the same training; tokenizers of every composition, `_seen`
-of what is seen: there seen codes at seen places draw few new compositions (code_places.py).
+8 layers and at most 4 M weights each, the same training; `_large` has the paper's size. Tokenizers
+are of every composition, `_seen` of what is seen: there seen codes at seen places draw few new
+compositions (code_places.py). `_steered` models are told like a DiT, `_tokens` ones like a MaskGIT
+(docs/decisions/020).
 
     recombine run still --seed 1            # a DiT on codes; for a GPU
     recombine run still:maskgit --tiny      # does it run at all?
@@ -65,8 +67,13 @@ mar_seen = on_seen(mar, objective.mar.view)
 givt_seen = on_seen(givt, objective.givt.view)
 maskgit_seen = on_seen(maskgit, objective.maskgit.view)
 with_jepa_seen = on_seen(with_jepa, objective.maskgit.view)
-vq_large = standing(objective.dit_vq_large, VECTORS, "Does a DiT of the paper's size compose")
-maskgit_large = standing(objective.maskgit_large, CODES, "Does MaskGIT of the paper's size compose")
+vq_large = replace(
+    standing(objective.dit_vq_large, VECTORS, "Does a DiT of the paper's size compose"), seeds=(0,)
+)
+maskgit_large = replace(
+    standing(objective.maskgit_large, CODES, "Does MaskGIT of the paper's size compose"),
+    seeds=(0,),
+)
 with_jepa_large = replace(
     maskgit_large,
     question="Does MaskGIT of the paper's size compose with JEPA where shapes stand still?",
