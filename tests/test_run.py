@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 
 from recombine import __main__ as command_line
 from recombine import checkpoint, run, session
-from recombine.commands.run import chosen_seeds, chosen_variants, seeded
-from recombine.experiment import Plan
+from recombine.commands.run import OVERRIDES, Options, chosen_seeds, chosen_variants, seeded
+from recombine.experiment import Budget, Plan
 from recombine.report.record import Record
 
 STEPS, SAVE_EVERY = 12, 5
@@ -71,6 +71,13 @@ def test_a_tokenizer_that_is_not_shipped_is_missed_before_anything_is_trained(
     assert code == 2
     assert message.startswith("recombine: zoo:tokenizer_vq_celeba is not one of ")
     assert not (tmp_path / "runs").exists()
+
+
+def test_every_number_of_a_budget_can_be_given_on_the_command_line():
+    numbers = {each.name for each in fields(Budget) if each.type in (int, float)}
+    assert set(OVERRIDES) == numbers
+    options = {each.name for each in fields(Options)}
+    assert numbers <= options
 
 
 def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
