@@ -6,6 +6,7 @@ The first samples of a seed, none picked. Framed in red is what the probe does n
 """
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -18,7 +19,7 @@ from recombine import run as runner
 from recombine import zoo
 from recombine.commands.measure import plan_of
 from recombine.experiments.objective import Composition, means
-from recombine.experiments.probe import fresh
+from recombine.experiments.probe import Single, fresh
 from recombine.report.picture import pixels
 from recombine.scene import concept_rows
 from recombine.split import BINARY, level
@@ -42,50 +43,64 @@ CPU = torch.device("cpu")
 
 def main(out: Path) -> None:
     """Draw a row of panels per model, and one of true renders."""
+    count = ROWS * COLUMNS
+    rows = {"true renders": true_renders(Shapes2D(), BINARY.asked, count)}
+    rows |= {called: drawn(zoo.path(name), BINARY.asked, count) for name, called in MODELS.items()}
+    draw(out, rows, Composition(), BINARY.asked, COLUMNS)
+
+
+def draw(
+    out: Path,
+    rows: Mapping[str, Tensor],
+    ask: Composition,
+    which: Sequence[tuple[str, ...]],
+    columns: int,
+) -> None:
+    """Draw a row of panels for each name, one for each composition, framed as the probe reads."""
     if not out.resolve().parent.is_dir():
         sys.exit(f"{out.parent} is not there; expected a folder to write {out.name} to")
-    true = torch.stack([fresh(Shapes2D(), which, ROWS * COLUMNS, CPU) for which in BINARY.asked])
-    rows = [("true renders", true)]
-    with torch.inference_mode():
-        rows += [(called, drawn(name)) for name, called in MODELS.items()]
-        figure = Figure(figsize=(8.6, 0.95 * len(rows) + 0.25), layout="constrained")
-        panels = figure.subplots(len(rows), len(BINARY.asked), squeeze=False)
-        for (called, images), line in zip(rows, panels, strict=True):
-            line[0].set_ylabel(called, fontsize=7)
-            for which, each, axes in zip(BINARY.asked, images, line, strict=True):
-                panel(axes, each, right(each, which))
-    for which, axes in zip(BINARY.asked, panels[0], strict=True):
-        away = level(which, BINARY.seen)
-        axes.set_title(f"{' '.join(which)}\n{f'level {away}' if away else 'seen'}", fontsize=6)
+    figure = Figure(figsize=(8.6, 0.95 * len(rows) + 0.25), layout="constrained")
+    panels = figure.subplots(len(rows), len(which), squeeze=False)
+    for (called, images), line in zip(rows.items(), panels, strict=True):
+        line[0].set_ylabel(called, fontsize=7)
+        for one, each, axes in zip(which, images, line, strict=True):
+            panel(axes, each, right(ask, each, one), columns)
+    for one, axes in zip(which, panels[0], strict=True):
+        away = level(one, ask.split.seen)
+        axes.set_title(f"{' '.join(one)}\n{f'level {away}' if away else 'seen'}", fontsize=6)
     figure.savefig(out, dpi=150)
     print(f"{out} is written")
 
 
-def drawn(name: str) -> Tensor:
-    """Return samples of every composition, on the CPU."""
-    print(name, flush=True)
-    path = zoo.path(name)
+def true_renders(world: Single, which: Sequence[tuple[str, ...]], count: int) -> Tensor:
+    """Return so many true renders of each composition."""
+    return torch.stack([fresh(world, one, count, CPU) for one in which])
+
+
+@torch.inference_mode()
+def drawn(path: Path, which: Sequence[tuple[str, ...]], count: int) -> Tensor:
+    """Return so many samples of each composition, on the CPU."""
+    print(path.stem, flush=True)
     trained = runner.loaded(plan_of(path), path, runner.machine(CPU))
     world, conditioner = trained.experiment.world, trained.experiment.conditioner
-    assert isinstance(world, Shapes2D)
-    count = ROWS * COLUMNS
-    told = torch.cat([conditioner.encode(means(world, w, count, CPU)) for w in BINARY.asked])
+    assert isinstance(world, Single)
+    told = torch.cat([conditioner.encode(means(world, one, count, CPU)) for one in which])
     images = trained.images(told, torch.Generator().manual_seed(SEED)).clamp(0, 1)
-    return images.unflatten(0, (len(BINARY.asked), count))
+    return images.unflatten(0, (len(which), count))
 
 
-def right(images: Tensor, which: tuple[str, ...]) -> list[bool]:
+@torch.inference_mode()
+def right(ask: Composition, images: Tensor, which: tuple[str, ...]) -> list[bool]:
     """Tell which images the probe reads as this composition."""
-    ask = Composition()
     read = zoo.probe(ask.probe, ask.reader, CPU)(images)
-    return (read == concept_rows(Shapes2D().factors, (which,))).all(dim=1).tolist()
+    return (read == concept_rows(ask.split.factors, (which,))).all(dim=1).tolist()
 
 
-def panel(axes: Axes, images: Tensor, good: list[bool]) -> None:
+def panel(axes: Axes, images: Tensor, good: list[bool], columns: int) -> None:
     """Show images in rows, a red frame around those that are not as asked."""
     side = images.shape[-1]
     for at, (picture, fine) in enumerate(zip(pixels(images).numpy(), good, strict=True)):
-        row, column = divmod(at, COLUMNS)
+        row, column = divmod(at, columns)
         left, top = column * side, row * side
         axes.imshow(picture, extent=(left, left + side, top + side, top), interpolation="nearest")
         colour, width = ("0.8", 0.4) if fine else ("#d62728", 1.2)
@@ -93,8 +108,8 @@ def panel(axes: Axes, images: Tensor, good: list[bool]) -> None:
         length = side - 2 * INSET
         look = {"fill": False, "edgecolor": colour, "linewidth": width}
         axes.add_patch(Rectangle(inside, length, length, **look))
-    axes.set_xlim(0, COLUMNS * side)
-    axes.set_ylim(ROWS * side, 0)
+    axes.set_xlim(0, columns * side)
+    axes.set_ylim(-(-len(images) // columns) * side, 0)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
