@@ -69,6 +69,19 @@ def test_every_kind_of_model_runs_tiny_from_data_to_record(tmp_path: Path, name:
     assert run.run(plan, run.machine(CPU), run.Settings(tmp_path)) == record
 
 
+def test_a_model_of_shapes3d_runs_tiny_on_the_shipped_tokenizer(tmp_path: Path):
+    """Of 240 compositions four of each level are asked for, the first of the grid."""
+    (plan,) = seeded("other_worlds", "maskgit_shapes3d", [], True, {"steps": 1})
+    record = run.run(plan, run.machine(CPU), run.Settings(tmp_path))
+    assert isinstance(record, Record)
+    assert [record.measurements[f"accuracy@level{level}"].n for level in (0, 1, 2)] == [8, 8, 8]
+    (ask,) = plan.experiment.asks
+    assert len(ask.asked) == 12
+    assert set(ask.split.at(2)[:4]) < set(ask.asked)
+    whole = objective.Composition()
+    assert whole.asked == whole.tiny().asked == BINARY.asked
+
+
 def test_the_shipped_tokenizers_of_shapes3d_keep_what_the_probe_reads():
     """Of compositions they have not learned from; two renders of each."""
     here = other_worlds.dit_kl_shapes3d

@@ -8,7 +8,7 @@ codes. All see four of eight compositions of Shapes2D, told as labels, and are a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from recombine import zoo
 from recombine.condition import Conditioner, Labels, everything
-from recombine.experiment import Budget, Experiment, Findings, Trained
+from recombine.experiment import LATER, Budget, Experiment, Findings, Trained
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.experiments.probe import Single, fresh, tested
 from recombine.measure.composition import Expectation, accuracies, agreed, over_training
@@ -59,6 +59,7 @@ class Composition:
 
     Beside the probe read a `linear` one, as in the paper, and the nearest of many true `renders` of
     each composition (measure/nearest.py), where there are some; `agreed` is what all of them say.
+    Of a level so many compositions are asked for at `most`.
     """
 
     split: Split = BINARY
@@ -68,6 +69,7 @@ class Composition:
     reader: Probe = Probe()
     linear: str | None = "probe_linear"
     renders: int = 2_048
+    most: int | None = field(default=None, metadata={LATER: True})
 
     what: ClassVar[str] = "composition"
 
@@ -75,13 +77,22 @@ class Composition:
         if self.samples < 2:
             raise ValueError(f"composition is asked for 2 samples or more; got {self.samples}")
 
+    @property
+    def asked(self) -> tuple[tuple[str, ...], ...]:
+        """The compositions that are asked for, in the order of the grid."""
+        chosen = {which for level in self.split.levels for which in self._at(level)}
+        return tuple(which for which in self.split.asked if which in chosen)
+
+    def _at(self, level: int) -> tuple[tuple[str, ...], ...]:
+        return self.split.at(level)[: self.most]
+
     def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
         """Draw, read and compare."""
         experiment, device = trained.experiment, trained.device
         world, conditioner = experiment.world, experiment.conditioner
         assert isinstance(world, Single)
         read = zoo.probe(self.probe, self.reader, device)
-        which = self.split.asked
+        which = self.asked
         told = torch.cat(
             [conditioner.encode(means(world, each, self.samples, device)) for each in which]
         )
@@ -94,7 +105,7 @@ class Composition:
 
     def read(self, images: Tensor, world: Single, whose: str) -> dict[str, Measurement]:
         """Return what all readers say, and how far from true renders the images are."""
-        which = self.split.asked
+        which = self.asked
         read = {"": zoo.probe(self.probe, self.reader, images.device)(images)}
         found: dict[str, Measurement] = {}
         if self.linear is not None:
@@ -107,7 +118,7 @@ class Composition:
             own = far.unflatten(0, (len(which), -1)).diagonal(dim1=0, dim2=2).T
             for level in self.split.levels:
                 # Their jitter is the same in all compositions: the mean over these, as in apart.
-                mine = [own[which.index(each)].tolist() for each in self.split.at(level)]
+                mine = [own[which.index(each)].tolist() for each in self._at(level)]
                 apart = averaged([Measurement.mean(each) for each in mine])
                 found[f"render_distance{whose}@level{level}"] = apart
         if len(read) > 1:
@@ -123,10 +134,10 @@ class Composition:
         The mean over compositions: pooled, they would not be drawn independently.
         """
         pairs = zip(images.split(self.samples), true.split(self.samples), strict=True)
-        each = dict(zip(self.split.asked, (distances(*pair) for pair in pairs), strict=True))
+        each = dict(zip(self.asked, (distances(*pair) for pair in pairs), strict=True))
         found = {}
         for level in self.split.levels:
-            here = [each[which] for which in self.split.at(level)]
+            here = [each[which] for which in self._at(level)]
             for name in here[0]:
                 found[f"{name}{whose}@level{level}"] = averaged([far[name] for far in here])
         return found
@@ -141,8 +152,8 @@ class Composition:
         return Findings(found)
 
     def tiny(self) -> "Composition":
-        """Return the same question with few samples."""
-        return replace(self, samples=2, renders=min(self.renders, 8))
+        """Return the same question with few samples of few compositions."""
+        return replace(self, samples=2, renders=min(self.renders, 8), most=4)
 
 
 # What is kept must not hold a gradient's graph.
@@ -155,7 +166,7 @@ def renders_read(
 
     The same at every look, so they are read once.
     """
-    which, samples = ask.split.asked, ask.samples
+    which, samples = ask.asked, ask.samples
     true = torch.cat([fresh(world, each, samples, device) for each in which])
     # Others than the true ones: distances are between sets that are drawn apart.
     others = [fresh(world, each, samples, device, first=samples) for each in which]

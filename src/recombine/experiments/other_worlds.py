@@ -4,6 +4,7 @@ Of the 240 compositions of three factors of Shapes3D, 180 are seen (docs/decisio
 read from files of CelebA, which do not come with the package.
 
     recombine run other_worlds:maskgit_shapes3d --seed 0  # 4 minutes on one H200
+    recombine run other_worlds:maskgit_shapes3d --tiny    # does it run at all? a minute on one core
 """
 
 from dataclasses import replace
