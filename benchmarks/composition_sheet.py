@@ -1,6 +1,6 @@
 """Draw what shipped models of the objectives' study make of every composition of Shapes2D.
 
-    python benchmarks/composition_sheet.py docs/figures/composition_samples.png
+    python -m benchmarks.composition_sheet docs/figures/composition_samples.png
 
 The first samples of a seed, none picked. Framed in red is what the probe does not read as asked.
 """
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
+from benchmarks.sheet import check_folder
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -43,6 +44,7 @@ CPU = torch.device("cpu")
 
 def main(out: Path) -> None:
     """Draw a row of panels per model, and one of true renders."""
+    check_folder(out)
     count = ROWS * COLUMNS
     rows = {"true renders": true_renders(Shapes2D(), BINARY.asked, count)}
     rows |= {called: drawn(zoo.path(name), BINARY.asked, count) for name, called in MODELS.items()}
@@ -57,8 +59,6 @@ def draw(
     columns: int,
 ) -> None:
     """Draw a row of panels for each name, one for each composition, framed as the probe reads."""
-    if not out.resolve().parent.is_dir():
-        sys.exit(f"{out.parent} is not there; expected a folder to write {out.name} to")
     figure = Figure(figsize=(8.6, 0.95 * len(rows) + 0.25), layout="constrained")
     panels = figure.subplots(len(rows), len(which), squeeze=False)
     for (called, images), line in zip(rows.items(), panels, strict=True):
@@ -117,5 +117,5 @@ def panel(axes: Axes, images: Tensor, good: list[bool], columns: int) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python benchmarks/composition_sheet.py OUT.png")
+        sys.exit("usage: python -m benchmarks.composition_sheet OUT.png")
     main(Path(sys.argv[1]))

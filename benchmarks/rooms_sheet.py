@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.composition_sheet import draw, drawn, true_renders
+from benchmarks.sheet import check_folder
 
 from recombine.commands.measure import plan_of
 from recombine.experiments.other_worlds import ROOMS
@@ -20,10 +21,13 @@ COUNT = 2 * COLUMNS
 
 def main(out: Path, files: list[Path]) -> None:
     """Draw a row of panels of true renders, and one per model."""
+    check_folder(out)
     which = ROOMS.split.at(2)
     rows = {"true renders": true_renders(Shapes3D(), which, COUNT)}
     for path in files:
-        rows[plan_of(path).variant.removesuffix("_shapes3d")] = drawn(path, which, COUNT)
+        plan = plan_of(path)
+        called = f"{plan.variant.removesuffix('_shapes3d')}, seed {plan.seed}"
+        rows[called] = drawn(path, which, COUNT)
     draw(out, rows, ROOMS, which, COLUMNS)
 
 

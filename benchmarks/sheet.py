@@ -11,12 +11,17 @@ IN_A_ROW = 8
 """Pictures in a row of a run's samples."""
 
 
+def check_folder(out: Path) -> None:
+    """Stop, before anything is drawn, if there is no folder for the picture."""
+    if not out.resolve().parent.is_dir():
+        sys.exit(f"{out.parent} is not there; expected a folder to write {out.name} to")
+
+
 def draw(
     rows: Mapping[str, Sequence[Path]], titles: Sequence[str], shown: int, out: Path, made_by: str
 ) -> None:
     """Draw the first pictures of each file; `made_by` says what would have written them."""
-    if not out.resolve().parent.is_dir():
-        sys.exit(f"{out.parent} is not there; expected a folder to write {out.name} to")
+    check_folder(out)
     figure = Figure(figsize=(8.6, 0.55 * len(rows) + 0.25), layout="constrained")
     panels = figure.subplots(len(rows), len(titles), squeeze=False)
     for (words, paths), line in zip(rows.items(), panels, strict=True):

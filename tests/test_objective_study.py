@@ -78,6 +78,11 @@ def test_a_model_of_shapes3d_runs_tiny_on_the_shipped_tokenizer(tmp_path: Path):
     (ask,) = plan.experiment.asks
     assert len(ask.asked) == 12
     assert set(ask.split.at(2)[:4]) < set(ask.asked)
+    one = objective.Composition(samples=2, renders=8, most=1)
+    pictures = torch.cat([fresh(Shapes2D(), which, 2, CPU) for which in one.asked])
+    found = one.read(pictures, Shapes2D(), "")
+    assert found["accuracy_nearest@level1"] == found["accuracy_nearest@circle-small-blue"]
+    assert found["accuracy_nearest@level1"].value == 1
     whole = objective.Composition()
     assert whole.asked == whole.tiny().asked == BINARY.asked
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.composition_sheet import draw, true_renders
+from benchmarks.composition_sheet import draw, main, true_renders
 from PIL import Image
 
 from recombine.experiments.objective import Composition
@@ -37,4 +37,4 @@ def test_what_the_probe_does_not_read_as_asked_is_framed(tmp_path: Path):
 
 def test_a_picture_needs_a_folder(tmp_path: Path):
     with pytest.raises(SystemExit, match=r"expected a folder to write drawn\.png to"):
-        draw(tmp_path / "no" / "drawn.png", {}, Composition(), WHICH, 2)
+        main(tmp_path / "no" / "drawn.png")
