@@ -90,14 +90,9 @@ COMPARED |= {
     ("objective", "dit_vq"): ("dit_kl", {"view", "asks"}),
     ("objective", "dit_pixels"): ("dit_kl", {"network", "objective", "view", "asks"}),
     ("objective", "maskgit"): ("dit_kl", {"network", "objective", "sampler", "view", "asks"}),
-    ("objective", "maskgit_any_order"): ("maskgit", {"sampler", "asks"}),
-    ("objective", "maskgit_surest"): ("maskgit", {"sampler", "asks"}),
     ("objective", "mar"): ("dit_kl", {"network", "objective", "sampler", "asks"}),
     ("objective", "givt"): ("mar", {"network", "objective", "sampler", "asks"}),
-    **{
-        ("objective", f"{variant}_few"): (variant, {"world"})
-        for variant in ("dit_kl", "dit_vq", "maskgit", "mar", "givt")
-    },
+    **{("objective", f"{variant}_few"): (variant, {"world"}) for variant in ("dit_vq", "maskgit")},
     **{
         ("objective", f"{variant}_small"): (variant, {"network", "budget", "seeds"})
         for variant in ("dit_kl", "dit_vq", "maskgit", "mar", "givt")
@@ -262,14 +257,20 @@ COMPARED |= {
     ("still", "vq_large"): ("vq", {"network", "asks", "seeds"}),
     ("still", "maskgit_large"): ("vq_large", MASKED - {"asks"}),
     ("still", "with_jepa_large"): ("maskgit_large", {"objective"}),
+    ("points", "with_jepa"): ("base", {"objective", "asks"}),
+    ("points", "steered"): ("base", {"network"}),
+    ("points", "of_all"): ("base", {"network", "view"}),
+    ("points", "one_gaussian"): ("base", {"network", "objective", "view"}),
+    ("points", "near_small"): ("base", {"network", "budget"}),
+    ("points", "jepa_small"): ("near_small", {"objective"}),
+    ("points", "one_gaussian_small"): ("near_small", {"network", "objective", "view"}),
+    ("points", "near_moving_small"): ("near_small", {"world"}),
     ("repair", "less"): ("base", {"budget"}),
     ("repair", "more"): ("base", {"budget"}),
     ("repair", "maskgit"): ("base", {"objective", "asks"}),
     ("repair", "maskgit_less"): ("less", {"objective", "asks"}),
     ("repair", "jepa_steered"): ("base", {"network"}),
     ("repair", "blocks"): ("base", {"objective", "budget"}),
-    ("still", "maskgit_moving"): ("maskgit", {"world"}),
-    ("still", "vq_moving"): ("vq", {"world"}),
     **{
         ("still", f"{variant}_seen"): (variant, {"view"})
         for variant in ("vq", "kl", "mar", "givt", "maskgit", "with_jepa")
@@ -285,7 +286,7 @@ COMPARED |= {
 # are no files here: test_objective_study.py.
 ON_TOKENIZERS = {
     *("objective", "setting", "tokenizer", "conditioning", "jepa", "other_worlds"),
-    *("jitter", "still", "drawn_places", "repair"),
+    *("jitter", "still", "drawn_places", "repair", "points"),
 }
 TINY = [
     (name, variant)

@@ -85,7 +85,7 @@ def test_a_run_without_a_curve_has_an_empty_panel():
     ("variant", "theirs"),
     [
         ("objective:maskgit_small", "maskgit"),
-        ("objective:mar_few", "mar"),
+        ("objective:mar_small", "mar"),
         ("setting:maskgit_narrow", "maskgit"),
         ("setting:dit_kl_short", "dit_kl"),
         ("tokenizer:vq_all_small", "dit_vq"),

@@ -104,6 +104,14 @@ class Codes:
         network = tokenizer(self.name, self.of, x.device)
         return (network.decode(network.vectors(x)) + 1) / 2
 
+    def vectors(self) -> Float[Tensor, "code latent"]:
+        """Return the vectors of all codes, about their mean and spread by 1; on the CPU."""
+        # Whoever only counts the weights of a network asks on a device without memory.
+        with torch.device("cpu"):
+            codebook = tokenizer(self.name, self.of, torch.device("cpu")).codebook
+        away = codebook - codebook.mean(dim=0)
+        return away / away.square().mean().sqrt()
+
 
 def check(view: View) -> None:
     """Refuse a view whose tokenizer is not shipped, before anything is trained or written."""

@@ -242,17 +242,6 @@ maskgit = replace(
     view=Codes("tokenizer_vq", VQ),
     asks=(Composition(expected=Expectation(0.01, "figure", most=0.2)),),
 )
-maskgit_any_order = replace(
-    maskgit,
-    question="Is it the sampler? Keeping the surest favours likely codes; here the order is random",
-    sampler=Unmask(noise=1e9),
-    asks=(Composition(),),
-)
-maskgit_surest = replace(
-    maskgit_any_order,
-    question="And if the tokens it is surest of come first, without noise in their order?",
-    sampler=Unmask(noise=0.0),
-)
 mar = replace(
     dit_kl,
     question="Does MAR, masked but continuous, compose?",
@@ -301,11 +290,8 @@ def few(experiment: Experiment, question: str) -> Experiment:
     return replace(experiment, question=f"{question}, from {world.images:,} images?", world=world)
 
 
-dit_kl_few = few(dit_kl, "Does a DiT on the latents of a KL autoencoder compose")
 dit_vq_few = few(dit_vq, "Does a DiT on the code vectors of a VQ compose")
 maskgit_few = few(maskgit, "Does MaskGIT, a discrete objective, compose")
-mar_few = few(mar, "Does MAR, masked but continuous, compose")
-givt_few = few(givt, "Does GIVT, masked with a Gaussian mixture, compose")
 
 
 # Small networks, on two cores minutes each. Seed 0 was a trial (docs/decisions/011).

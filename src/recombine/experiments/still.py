@@ -37,11 +37,6 @@ def on_seen(experiment: Experiment, view: View) -> Experiment:
     return replace(experiment, question=question, view=view)
 
 
-def moving(experiment: Experiment, question: str) -> Experiment:
-    """Return the experiment on shapes whose place varies."""
-    return replace(experiment, question=question, world=objective.maskgit.world)
-
-
 vq = standing(objective.dit_vq, VECTORS, "Does a DiT on codes compose")
 kl = standing(objective.dit_kl, LATENTS, "Does a DiT on latents compose")
 mar = standing(objective.mar, LATENTS, "Does MAR compose")
@@ -59,8 +54,6 @@ jepa_steered = replace(
     asks=with_jepa.asks,
 )
 vq_tokens = standing(objective.dit_vq_tokens, VECTORS, "Does a DiT told like a MaskGIT compose")
-maskgit_moving = moving(maskgit, "Does MaskGIT compose after this training where places vary?")
-vq_moving = moving(vq, "Does a DiT on codes compose after this training where places vary?")
 vq_seen = on_seen(vq, objective.dit_vq.view)
 kl_seen = on_seen(kl, objective.dit_kl.view)
 mar_seen = on_seen(mar, objective.mar.view)

@@ -1,17 +1,18 @@
 """Masked models, one trunk for three: it sees some tokens of an image and predicts the hidden ones.
 
-What is said of a hidden token decides which model it is: logits over codes (MaskGIT), a Gaussian
-mixture (GIVT), or a vector that steers a small denoiser of that token (MAR).
+What is said of a hidden token decides which model it is: logits over codes (MaskGIT), by their
+names or by how near their vectors are to a point, a Gaussian mixture (GIVT), or a vector that
+steers a small denoiser of that token (MAR).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from recombine.denoiser import Preconditioned
@@ -38,6 +39,32 @@ class Codes:
 
     def __post_init__(self) -> None:
         check_counts(self)
+
+
+@runtime_checkable
+class Codebook(Protocol):
+    """Whoever knows the vectors of codes, such as a view of images as codes. A value."""
+
+    def vectors(self) -> Float[Tensor, "code latent"]: ...
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Near:
+    """A token is a code of this book, read and scored by its vector: the answer is logits.
+
+    The network predicts a point among the vectors and how far around it to look, at `least` so
+    far. A code counts as if the point were its vector under that much Gaussian noise: between
+    codes there are points, and what moves a point by itself adds up with what else moves it.
+    """
+
+    book: Codebook
+    least: float = 0.02
+
+    def __post_init__(self) -> None:
+        if not 0 < self.least < float("inf"):
+            raise ValueError(f"the least width around a point is positive; got {self.least}")
 
 
 @dataclass(frozen=True)
@@ -74,7 +101,8 @@ class DiffusionHead:
         check_counts(self)
 
 
-Head: TypeAlias = Codes | Mixture | DiffusionHead
+Discrete: TypeAlias = Codes | Near
+Head: TypeAlias = Discrete | Mixture | DiffusionHead
 
 
 @dataclass(frozen=True)
@@ -104,7 +132,7 @@ class Masked:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one image's tokens."""
-        of_one = () if isinstance(self.head, Codes) else (self.head.latent,)
+        of_one = () if isinstance(self.head, Discrete) else (self.head.latent,)
         return (*of_one, self.side, self.side)
 
     def build(self) -> "MaskedModule":
@@ -146,11 +174,7 @@ class MaskedModule(nn.Module):
         self.of = of
         self.told = None if of.steered else FactorTokens(of.factors, of.features, of.width)
         self.steering = Steering(of) if of.steered else None
-        self.inlet: nn.Module
-        if isinstance(of.head, Codes):
-            self.inlet = nn.Embedding(of.head.count, of.width)
-        else:
-            self.inlet = nn.Linear(of.head.latent, of.width)
+        self.inlet = inlet(of.head, of.width)
         self.mask = nn.Parameter(torch.randn(of.width))
         where = positions(of.side, of.width).flatten(1).T
         self.register_buffer("where", where, persistent=False)
@@ -202,7 +226,7 @@ class MaskedModule(nn.Module):
     def _embedded(self, tokens: Tensor, hidden: Tensor) -> Tensor:
         check_tokens(tokens, self.of)
         covered = hidden.flatten(1)[..., None]
-        if isinstance(self.of.head, Codes):
+        if isinstance(self.of.head, Discrete):
             seen = self.inlet(tokens.flatten(1).masked_fill(covered[..., 0], 0))
         else:
             # Not a product: what is hidden may be anything, NaN included.
@@ -247,11 +271,53 @@ class Steering(nn.Module):
         return self.modulation(vector).split(self.shares, dim=1)
 
 
+def inlet(head: Head, width: int) -> nn.Module:
+    """Return the first layer: from tokens to the trunk's."""
+    if isinstance(head, Codes):
+        return nn.Embedding(head.count, width)
+    return VectorInlet(head, width) if isinstance(head, Near) else nn.Linear(head.latent, width)
+
+
 def outlet(head: Head, width: int) -> nn.Module:
     """Return the last layer: from the trunk's tokens to what is said of them."""
     if isinstance(head, Codes):
         return zeroed(nn.Linear(width, head.count))
+    if isinstance(head, Near):
+        return PointOutlet(head, width)
     return MixtureOutlet(head, width) if isinstance(head, Mixture) else nn.Identity()
+
+
+class VectorInlet(nn.Module):
+    """Codes to tokens, by way of their vectors."""
+
+    def __init__(self, of: Near, width: int) -> None:
+        super().__init__()
+        vectors = of.book.vectors()
+        self.register_buffer("vectors", vectors, persistent=False)
+        self.vectors: Tensor
+        self.layer = nn.Linear(vectors.shape[1], width)
+
+    def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token width"]:
+        return self.layer(F.embedding(ids, self.vectors))
+
+
+class PointOutlet(nn.Module):
+    """Tokens to the logits of codes: minus half the squared distance from a point, in widths."""
+
+    def __init__(self, of: Near, width: int) -> None:
+        super().__init__()
+        self.least = log(of.least)
+        vectors = of.book.vectors()
+        self.register_buffer("vectors", vectors, persistent=False)
+        self.vectors: Tensor
+        self.point = zeroed(nn.Linear(width, vectors.shape[1]))
+        self.scale = zeroed(nn.Linear(width, 1))
+
+    def forward(self, x: Float[Tensor, "*token width"]) -> Float[Tensor, "*token code"]:
+        log_scale = self.least + F.softplus(self.scale(x) - self.least)
+        # The square of the point is the same for every code.
+        closeness = self.point(x) @ self.vectors.T - self.vectors.square().sum(dim=1) / 2
+        return closeness * (-2 * log_scale).exp()
 
 
 class MixtureOutlet(nn.Module):

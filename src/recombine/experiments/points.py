@@ -1,0 +1,54 @@
+"""Does a masked model compose if it must say one point for a token, and not a vote over many?
+
+Told to draw a small triangle, having seen only small circles and large triangles, a head that
+votes can say "either". A point between codes cannot: what each value does to it adds up
+(docs/decisions/022). Here MaskGIT scores codes by their distance from a point, GIVT has one
+Gaussian; all else is as in `still`: 8 layers, shapes that stand still, tokenizers of what is seen.
+
+    recombine run points --seed 1               # for a GPU
+    recombine run points:near_small --seed 1    # a quarter of an hour on one core
+"""
+
+from dataclasses import replace
+
+from recombine.experiment import Experiment
+from recombine.experiments import jepa, jitter, objective, still
+from recombine.experiments.autoencoder import KL
+from recombine.experiments.objective import Composition
+from recombine.models.masked import Head, Masked, Mixture, Near
+from recombine.views import Codes
+
+
+def with_head(experiment: Experiment, head: Head, question: str) -> Experiment:
+    """Return the experiment with another head, all else the same."""
+    assert isinstance(experiment.network, Masked)
+    network = replace(experiment.network, head=head)
+    return replace(experiment, question=question, network=network, asks=(Composition(),))
+
+
+def near(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment of a MaskGIT that scores codes by their distance from a point."""
+    assert isinstance(experiment.view, Codes)
+    return with_head(experiment, Near(experiment.view), f"{question} by points?")
+
+
+def one(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment of a GIVT that has a single Gaussian."""
+    return with_head(experiment, Mixture(KL.latent, components=1), question)
+
+
+base = near(still.maskgit_seen, "Does MaskGIT compose")
+with_jepa = replace(
+    near(still.with_jepa_seen, "Does MaskGIT with JEPA compose"), asks=jepa.base.asks
+)
+steered = near(
+    still.on_seen(still.steered, objective.maskgit.view), "Does MaskGIT told like a DiT compose"
+)
+of_all = near(still.maskgit, "On a tokenizer of every composition, does MaskGIT compose")
+one_gaussian = one(still.givt_seen, "Does GIVT compose with one Gaussian?")
+near_small = near(jitter.maskgit_still_seen_small, "Does a small MaskGIT compose")
+jepa_small = near(jitter.jepa_still_seen_small, "Does a small MaskGIT with JEPA compose")
+one_gaussian_small = one(
+    jitter.givt_still_seen_small, "Does a small GIVT compose with one Gaussian?"
+)
+near_moving_small = near(objective.maskgit_small, "Where places vary, does a small MaskGIT compose")
