@@ -109,7 +109,6 @@ COMPARED |= {
     },
     ("tokenizer", "jepa_all_small"): ("maskgit_all_small", {"objective", "asks"}),
     ("tokenizer", "maskgit_steered_all_small"): ("maskgit_all_small", {"network", "asks"}),
-    ("tokenizer", "jepa_steered_all_small"): ("jepa_all_small", {"network"}),
     **{
         ("tokenizer", f"{what}_tokens_all_small"): (f"{what}_all_small", {"network", "asks"})
         for what in ("kl", "vq")
@@ -189,7 +188,6 @@ COMPARED |= {
     ("circuits", "jepa_all_small"): ("jepa_small", {"view"}),
     ("circuits", "mar"): ("maskgit", {"network", "objective", "sampler", "view"}),
     ("circuits", "givt"): ("mar", {"network", "objective", "sampler"}),
-    ("jepa", "steered"): ("base", {"network", "asks", "seeds"}),
     **{
         ("objective", f"{variant}_steered"): (variant, {"network", "asks"})
         for variant in ("maskgit", "mar", "givt")
@@ -233,6 +231,7 @@ COMPARED |= {
     ("jitter", "givt_steered_still_small"): ("kl_still_small", MASKED - {"view"}),
     ("jitter", "tokens_still_small"): ("vq_still_small", {"network", "asks"}),
     ("jitter", "vq_still_seen_small"): ("vq_still_small", {"view"}),
+    ("jitter", "steered_still_seen_small"): ("maskgit_still_seen_small", {"network", "asks"}),
     ("jitter", "maskgit_still_seen_small"): ("maskgit_still_small", {"view"}),
     ("jitter", "kl_still_seen_small"): ("vq_still_seen_small", {"view", "asks"}),
     ("jitter", "mar_still_seen_small"): ("kl_still_seen_small", MASKED - {"view"}),
@@ -259,6 +258,8 @@ COMPARED |= {
     ("still", "with_jepa_large"): ("maskgit_large", {"objective"}),
     ("points", "with_jepa"): ("base", {"objective", "asks"}),
     ("points", "steered"): ("base", {"network"}),
+    ("points", "jepa_steered"): ("steered", {"objective", "asks"}),
+    ("points", "steered_small"): ("near_small", {"network"}),
     ("points", "of_all"): ("base", {"network", "view"}),
     ("points", "one_gaussian"): ("base", {"network", "objective", "view"}),
     ("points", "near_small"): ("base", {"network", "budget"}),
@@ -273,7 +274,7 @@ COMPARED |= {
     ("repair", "blocks"): ("base", {"objective", "budget"}),
     **{
         ("still", f"{variant}_seen"): (variant, {"view"})
-        for variant in ("vq", "kl", "mar", "givt", "maskgit", "with_jepa")
+        for variant in ("vq", "kl", "mar", "givt", "maskgit", "with_jepa", "steered")
     },
 }
 # The same models, asked one more question.

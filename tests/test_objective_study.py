@@ -53,7 +53,6 @@ CPU = torch.device("cpu")
         ("jepa", "base"),
         ("jepa", "blocks"),
         ("jepa", "dit"),
-        ("jepa", "steered"),
         ("objective", "mar_steered"),
     ],
 )
@@ -274,7 +273,6 @@ def test_the_study_is_about_one_thing_at_a_time():
     beside = {
         "dit": objective.dit_vq,
         "large": objective.maskgit_large,
-        "steered": objective.maskgit_steered,
         **{name: objective.maskgit_small for name in declared()["jepa"] if "small" in name},
         "steered_small": objective.maskgit_steered_small,
     }

@@ -93,8 +93,3 @@ large = replace(
     question="Does MaskGIT of the paper's size compose with JEPA beside it?",
     objective=Jepa(layers=(7, 9, 11))(MaskedCrossEntropy()),
 )
-steered = replace(
-    objective.maskgit_steered,
-    question="Does MaskGIT told like a DiT compose with JEPA beside it?",
-    objective=Jepa()(MaskedCrossEntropy()),
-)

@@ -50,6 +50,10 @@ maskgit_plain_small = plain(tokenizer.maskgit_all_small, "Does a small MaskGIT c
 maskgit_still_seen_small = still(
     objective.maskgit_small, "Does a small MaskGIT on codes of what is seen compose"
 )
+steered_still_seen_small = still(
+    objective.maskgit_steered_small,
+    "Does a small MaskGIT told like a DiT, on codes of what is seen, compose",
+)
 vq_still_seen_small = still(
     objective.dit_vq_small, "Does a small DiT on codes of what is seen compose"
 )

@@ -41,12 +41,19 @@ base = near(still.maskgit_seen, "Does MaskGIT compose")
 with_jepa = replace(
     near(still.with_jepa_seen, "Does MaskGIT with JEPA compose"), asks=jepa.base.asks
 )
-steered = near(
-    still.on_seen(still.steered, objective.maskgit.view), "Does MaskGIT told like a DiT compose"
+steered = near(still.steered_seen, "Does MaskGIT told like a DiT compose")
+jepa_steered = replace(
+    steered,
+    question="Does MaskGIT told like a DiT, with JEPA, compose by points?",
+    objective=with_jepa.objective,
+    asks=with_jepa.asks,
 )
 of_all = near(still.maskgit, "On a tokenizer of every composition, does MaskGIT compose")
 one_gaussian = one(still.givt_seen, "Does GIVT compose with one Gaussian?")
 near_small = near(jitter.maskgit_still_seen_small, "Does a small MaskGIT compose")
+steered_small = near(
+    jitter.steered_still_seen_small, "Does a small MaskGIT told like a DiT compose"
+)
 jepa_small = near(jitter.jepa_still_seen_small, "Does a small MaskGIT with JEPA compose")
 one_gaussian_small = one(
     jitter.givt_still_seen_small, "Does a small GIVT compose with one Gaussian?"

@@ -59,6 +59,7 @@ kl_seen = on_seen(kl, objective.dit_kl.view)
 mar_seen = on_seen(mar, objective.mar.view)
 givt_seen = on_seen(givt, objective.givt.view)
 maskgit_seen = on_seen(maskgit, objective.maskgit.view)
+steered_seen = on_seen(steered, objective.maskgit.view)
 with_jepa_seen = on_seen(with_jepa, objective.maskgit.view)
 vq_large = replace(
     standing(objective.dit_vq_large, VECTORS, "Does a DiT of the paper's size compose"), seeds=(0,)

@@ -38,9 +38,6 @@ givt_all_small = of_all(objective.givt_small, LATENTS, "Does a small GIVT compos
 maskgit_steered_all_small = of_all(
     objective.maskgit_steered_small, CODES, "Does a small MaskGIT told like a DiT compose"
 )
-jepa_steered_all_small = of_all(
-    jepa.steered_small, CODES, "Does a small MaskGIT told like a DiT, with JEPA, compose"
-)
 vq_tokens_all_small = of_all(
     objective.dit_vq_tokens_small,
     VECTORS,
