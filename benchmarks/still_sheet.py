@@ -2,9 +2,10 @@
 
     recombine run still:kl still:vq still:mar still:givt still:givt_steered --seeds 1-3
     recombine run still:maskgit still:steered still:with_jepa still:jepa_steered --seeds 1-3
-    python -m benchmarks.still_sheet runs/still docs/figures/still_samples.png
+    python -m benchmarks.still_sheet masking runs docs/figures/still_samples.png
 
-The first pictures at the end of each run, none picked.
+The models are those of a figure, `masking` or `points`, with 8 layers; the first pictures at the
+end of each run, none picked.
 """
 
 import sys
@@ -13,24 +14,29 @@ from pathlib import Path
 from benchmarks.sheet import draw
 
 from recombine.experiments import still
-from recombine.figures.masking import PANELS
+from recombine.figures import masking, points
 
 SEEDS = still.vq.seeds
 ASKED = f"triangle-small-blue-{still.TRAINING.steps}.png"
+FIGURES = {"masking": masking.PANELS, "points": points.PANELS}
 
 
-def main(runs: Path, out: Path) -> None:
+def main(figure: str, runs: Path, out: Path) -> None:
     """Draw a row per model, a panel per seed."""
+    if figure not in FIGURES:
+        sys.exit(f"the models are those of {' or '.join(FIGURES)}; got {figure}")
+    models = FIGURES[figure]["8 layers"]
     rows = {
         words.replace(", ", ",\n"): [
-            runs / name / f"seed{seed}" / "samples" / ASKED for seed in SEEDS
+            runs.joinpath(*name.split(":"), f"seed{seed}", "samples", ASKED) for seed in SEEDS
         ]
-        for words, name in PANELS["8 layers"].items()
+        for words, name in models.items()
     }
-    draw(rows, [f"seed {seed}" for seed in SEEDS], 6, out, "recombine run still:... --seeds 1-3")
+    made_by = f"recombine run {next(iter(models.values()))} ... --seeds 1-3"
+    draw(rows, [f"seed {seed}" for seed in SEEDS], 6, out, made_by)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python -m benchmarks.still_sheet RUNS OUT.png")
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    if len(sys.argv) != 4:
+        sys.exit("usage: python -m benchmarks.still_sheet FIGURE RUNS OUT.png")
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

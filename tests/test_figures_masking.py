@@ -8,13 +8,13 @@ from benchmarks import still_sheet
 from PIL import Image
 
 from recombine.experiments import declared
-from recombine.figures import experiments_of
+from recombine.figures import experiments_of, points
 from recombine.figures.jepa import READERS
-from recombine.figures.masking import PANELS, WHOLE, draw
+from recombine.figures.masking import PANELS, WHOLE, Panels, draw
 from recombine.measurement import Measurement
 from recombine.models.dit import DiT
 from recombine.models.entry import Rows
-from recombine.models.masked import Codes, DiffusionHead, Masked, Mixture
+from recombine.models.masked import Codes, DiffusionHead, Masked, Mixture, Near
 from recombine.objectives.jepa import WithJepa
 from recombine.report.record import Record
 from recombine.worlds.shapes2d import Shapes2D
@@ -50,10 +50,13 @@ def test_the_line_parts_what_sees_all_tokens_from_what_is_masked():
 
 
 @pytest.mark.parametrize("title", PANELS)
-def test_variants_are_what_their_row_says(title: str):
-    known = declared()["still"] | declared()["jitter"]
-    for words, name in PANELS[title].items():
-        experiment, network = known[name], known[name].network
+@pytest.mark.parametrize(("panels", "seen"), [(PANELS, "_all"), (points.PANELS, "")])
+def test_variants_are_what_their_row_says(panels: Panels, seen: str, title: str):
+    known = declared()
+    for words, name in panels[title].items():
+        family, variant = name.split(":")
+        experiment = known[family][variant]
+        network = experiment.network
         assert isinstance(network, DiT | Masked)
         assert isinstance(experiment.world, Shapes2D)
         assert experiment.world == experiment.world.still
@@ -64,26 +67,38 @@ def test_variants_are_what_their_row_says(title: str):
         assert by_tokens == words.endswith("by tokens"), name
         assert ("JEPA" in words) == isinstance(experiment.objective, WithJepa)
         if isinstance(network, Masked):
-            head = {"MaskGIT": Codes, "GIVT": Mixture, "MAR": DiffusionHead}[
-                words.split(",")[0].split()[0]
-            ]
+            heads = {"MaskGIT": Codes, "GIVT": Mixture, "MAR": DiffusionHead}
+            head = Near if "of points" in words else heads[words.split(",")[0].split()[0]]
             assert isinstance(network.head, head)
         codes = "codes" in words or "MaskGIT" in words
-        assert experiment.view.name == f"tokenizer_{'vq' if codes else 'kl'}_all"
+        assert experiment.view.name == f"tokenizer_{'vq' if codes else 'kl'}{seen}"
         assert (network.layers == 8) == ("8" in title)
 
 
-def test_the_picture_of_samples_has_a_panel_per_model_and_seed(tmp_path: Path):
-    runs, out = tmp_path / "still", tmp_path / "drawn.png"
-    with pytest.raises(SystemExit, match="expected the folder of recombine run still:"):
-        still_sheet.main(runs, out)
-    for name in PANELS["8 layers"].values():
+@pytest.mark.parametrize("name", ["still:steered", "points:steered"])
+def test_a_run_of_one_experiment_is_not_taken_for_that_of_another(name: str):
+    """Variants of two experiments may have one name."""
+    figures = {"still:steered": draw, "points:steered": points.draw}
+    for whose, drawn in figures.items():
+        lines = [line for line in drawn([record(name, 0.5)]).axes[0].lines]
+        assert any(line.get_marker() == "o" for line in lines) == (whose == name)
+    assert experiments_of("points") == ("points", "still", "jitter")
+
+
+@pytest.mark.parametrize("figure", still_sheet.FIGURES)
+def test_the_picture_of_samples_has_a_panel_per_model_and_seed(tmp_path: Path, figure: str):
+    runs, out = tmp_path / "runs", tmp_path / "drawn.png"
+    with pytest.raises(SystemExit, match="expected the folder of recombine run still:kl"):
+        still_sheet.main(figure, runs, out)
+    with pytest.raises(SystemExit, match="those of masking or points; got mask"):
+        still_sheet.main("mask", runs, out)
+    for name in still_sheet.FIGURES[figure]["8 layers"].values():
         for seed in still_sheet.SEEDS:
-            samples = runs / name / f"seed{seed}" / "samples"
+            samples = runs.joinpath(*name.split(":"), f"seed{seed}", "samples")
             samples.mkdir(parents=True)
             colour = "blue" if seed == 1 else "red"
             Image.new("RGB", (240, 30), colour).save(samples / still_sheet.ASKED)
-    still_sheet.main(runs, out)
+    still_sheet.main(figure, runs, out)
     pixels = np.asarray(Image.open(out).convert("RGB"))
     shares = [(pixels == colour).all(axis=-1).mean() for colour in ([0, 0, 255], [255, 0, 0])]
     assert shares[0] > 0.1

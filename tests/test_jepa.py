@@ -116,17 +116,16 @@ def test_the_loss_is_the_mean_over_layers_of_the_error_at_hidden_tokens(normalis
 def test_targets_at_visible_tokens_do_not_count(rng: torch.Generator):
     hidden = torch.rand(3, 4, 4, generator=rng) < 0.5
     hidden[:, 0, 0], hidden[:, 0, 1] = True, False
-    states = [torch.randn(3, 16, 16, generator=rng) for _ in range(5)]
+    states = [torch.randn(3, 16, 16, generator=rng) for _ in range(4)]
     guesses = tuple(each.requires_grad_() for each in states[:2])
     predicted = Predicted(torch.empty(0), (), guesses)
     with_jepa = JEPA(MaskedCrossEntropy())
-    whole = Predicted(torch.empty(0), tuple(states[2:]))
-    loss = with_jepa.missed(predicted, whole, hidden)
+    loss = with_jepa.missed(predicted, states[2:], hidden)
     for place, counts in ((0, True), (1, False)):
         moved = [state.clone() for state in states[2:]]
         for state in moved:
             state[:, place] += 5.0
-        other = with_jepa.missed(predicted, whole._replace(states=tuple(moved)), hidden)
+        other = with_jepa.missed(predicted, moved, hidden)
         assert torch.equal(loss, other) is not counts
     for gradient in torch.autograd.grad(loss, guesses):
         assert torch.equal(gradient.abs().sum(-1) > 0, hidden.flatten(1))
@@ -136,9 +135,20 @@ def test_only_the_chosen_layers_are_predicted(rng: torch.Generator):
     states = tuple(torch.randn(2, 16, 16, generator=rng) for _ in range(3))
     hidden = torch.ones(2, 4, 4).bool()
     predicted = Predicted(torch.empty(0), (), (states[0], states[2]))
-    whole = Predicted(torch.empty(0), states)
-    assert JEPA(MaskedCrossEntropy()).missed(predicted, whole, hidden) == 0
-    assert Jepa((0, 1))(MaskedCrossEntropy()).missed(predicted, whole, hidden) > 0.5
+
+    def missed(jepa: Jepa) -> float:
+        def average(tokens: Tensor, covered: Tensor, condition: Tensor) -> Predicted:
+            assert covered.shape == hidden.shape
+            assert not covered.any()
+            return Predicted(torch.empty(0), states)
+
+        with_jepa = jepa(MaskedCrossEntropy())
+        tokens, condition = torch.zeros(2, 4, 4, dtype=torch.long), torch.zeros(2, 2, 2)
+        targets = with_jepa.targets(average, tokens, condition)
+        return float(with_jepa.missed(predicted, targets, hidden))
+
+    assert missed(JEPA) == 0
+    assert missed(Jepa((0, 1))) > 0.5
 
 
 def test_the_average_sees_every_token_and_the_model_the_masked_ones(rng: torch.Generator):
@@ -210,10 +220,9 @@ def unexplained(with_jepa: WithJepa, weights: Weights, seen: Tensor) -> float:
     condition, hidden = torch.zeros(len(seen), 2, 2), torch.ones(len(seen), 4, 4).bool()
     hidden[:, 0] = False
     with torch.no_grad():
-        whole = weights.average(seen, torch.zeros_like(hidden), condition)
-        missed = with_jepa.missed(weights.denoiser(seen, hidden, condition), whole, hidden)
-    layers = [whole.states[layer] for layer in with_jepa.jepa.layers]
-    variance = torch.stack([state.var(0)[hidden[0].flatten()].mean() for state in layers]).mean()
+        targets = with_jepa.targets(weights.average, seen, condition)
+        missed = with_jepa.missed(weights.denoiser(seen, hidden, condition), targets, hidden)
+    variance = torch.stack([state.var(0)[hidden[0].flatten()].mean() for state in targets]).mean()
     return (missed / variance).item()
 
 

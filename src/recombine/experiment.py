@@ -170,13 +170,14 @@ class LooksBack(Protocol):
 
 
 def joined(found: Sequence[Findings]) -> Findings:
-    """Return all that was found; of the same name, the last, but all that is `undefined`."""
+    """Return all that was found; of the same name, the last, but all `undefined` and `alarms`."""
     parts: dict[str, dict[str, Any]] = {each.name: {} for each in fields(Findings)}
     for each in found:
         for name, part in parts.items():
             part.update(getattr(each, name))
-    if undefined := [row for each in found for row in each.curves.get("undefined", [])]:
-        parts["curves"]["undefined"] = undefined
+    for name in ("undefined", "alarms"):
+        if rows := [row for each in found for row in each.curves.get(name, [])]:
+            parts["curves"][name] = rows
     return Findings(**parts)
 
 

@@ -29,17 +29,6 @@ def cosine(step: int, steps: int) -> float:
     return (1 + cos(pi * step / steps)) / 2
 
 
-@dataclass(frozen=True)
-class InverseRoot:
-    """Fall as 1 / sqrt(step) once `after` steps are taken (Karras et al. 2024, equation 67)."""
-
-    after: int
-
-    def __call__(self, step: int, steps: int) -> float:
-        del steps
-        return max(step / self.after, 1.0) ** -0.5
-
-
 @runtime_checkable
 class Objective(Protocol):
     """What is made small: the loss of a denoiser, or of another model, on a batch."""

@@ -61,15 +61,19 @@ def run(options: Options) -> None:
     with drawing(options.subject) as watch:
         found = runner.measured(runner.loaded(plan, path, machine, watch), plan.seed)
     undefined = dict(found.curves.get("undefined", []))
+    alarms = [text for _, text in found.curves.get("alarms", [])]
     if options.json:
         values = {name: asdict(each) for name, each in found.measurements.items()}
         said = {"subject": subject_of(options.subject, path), "measurements": values}
-        print_json({**said, "undefined": undefined} if undefined else said)
+        others = {"undefined": undefined, "alarms": alarms}
+        print_json({**said, **{name: each for name, each in others.items() if each}})
         return
     for name, each in found.measurements.items():
         print(f"{name} {quoted(each)}")
     for name, why in undefined.items():
         say(f"{name} is undefined: {why}")
+    for text in alarms:
+        say(f"alarm: {text}")
 
 
 def known_asks(plan: Plan) -> tuple[Ask, ...]:

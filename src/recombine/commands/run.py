@@ -214,6 +214,8 @@ def announce(plan: Planned, record: Record, out: Path) -> None:
     where = plan.folder(out) / "record.json"
     say(f"{plan.name}:{plan.variant} seed {plan.seed}: {answers}")
     say(f"  {duration(record.seconds)} on {record.device}; {where}")
+    for _, text in record.curves.get("alarms", ()):
+        say(f"  alarm: {text}")
 
 
 def draw(records: Sequence[tuple[Planned, Record]], out: Path) -> list[str]:

@@ -2,8 +2,8 @@
 
     recombine measure CHECKPOINT --what drawn_places     # a minute on one core
 
-The same count on true renders is code_places.py; the models are those of still.py, asked at the end
-of training (docs/decisions/019).
+The same count on true renders is code_places.py; the models are those of still.py and points.py,
+asked at the end of training (docs/decisions/019, 022).
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from recombine.experiment import Experiment, Findings, Trained
-from recombine.experiments import still
+from recombine.experiments import points, still
 from recombine.experiments.code_places import CodePlaces
 from recombine.experiments.objective import means
 from recombine.measure.tokenizing import unseen_share
@@ -95,3 +95,7 @@ vq = asked(still.vq)
 maskgit = asked(still.maskgit)
 with_jepa = asked(still.with_jepa)
 steered = asked(still.steered)
+vq_seen = asked(still.vq_seen)
+maskgit_seen = asked(still.maskgit_seen)
+of_points = asked(points.base)
+of_points_with_jepa = asked(points.with_jepa)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from recombine import zoo
 from recombine.condition import Conditioner, Labels, everything
-from recombine.experiment import LATER, Budget, Experiment, Findings, Trained
+from recombine.experiment import LATER, Budget, Experiment, Findings, Trained, joined
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.experiments.probe import Single, fresh, tested
 from recombine.measure.composition import Expectation, accuracies, agreed, over_training
@@ -30,6 +30,7 @@ from recombine.models.masked import Codes as CodeHead
 from recombine.models.masked import DiffusionHead, Masked, Mixture
 from recombine.models.probe import Probe
 from recombine.objectives.diffusion import Diffusion
+from recombine.objectives.jepa import WithJepa, target_spread
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
@@ -44,6 +45,8 @@ ASKED = 10_039
 """The seed of the scenes that are asked for; no training has it."""
 AGAIN = 100_000
 """The number of the first true render that others are compared with."""
+SEEN = 16
+"""Of so many seen compositions so many images each show whether JEPA's targets have collapsed."""
 OTHERS = ("_linear", "_nearest", "_agreed")
 """Readers beside the probe; the last is right where all are."""
 
@@ -101,7 +104,8 @@ class Composition:
         beside, true = renders_read(self, world, experiment.view, device)
         found |= {**beside, **self.apart(read.features(drawn), true, "")}
         sheet = {"-".join(each): drawn[at * self.samples :][:8] for at, each in enumerate(which)}
-        return Findings(found, images=sheet if len(which) <= 8 else {})
+        shown = Findings(found, images=sheet if len(which) <= 8 else {})
+        return joined([shown, targets_spread(self, trained)])
 
     def read(self, images: Tensor, world: Single, whose: str) -> dict[str, Measurement]:
         """Return what all readers say, and how far from true renders the images are."""
@@ -154,6 +158,27 @@ class Composition:
     def tiny(self) -> "Composition":
         """Return the same question with few samples of few compositions."""
         return replace(self, samples=2, renders=min(self.renders, 8), most=4)
+
+
+def targets_spread(ask: Composition, trained: Trained) -> Findings:
+    """Return how far JEPA's targets spread over some seen images, and an alarm if they do not."""
+    experiment, device = trained.experiment, trained.device
+    if not isinstance(experiment.objective, WithJepa):
+        return Findings({})
+    world, which = experiment.world, ask.split.at(0)[:SEEN]
+    assert isinstance(world, Single)
+    told = [experiment.conditioner.encode(means(world, each, SEEN, device)) for each in which]
+    image = torch.cat([fresh(world, each, SEEN, device) for each in which])
+    targets = experiment.objective.targets(
+        trained.precise, experiment.view(image), torch.cat(told).to(device)
+    )
+    spreads = [target_spread(each) for each in targets]
+    found = {
+        f"target_{name}": Measurement(min(each), None, None, n=len(image))
+        for name, each in zip(("variance", "rank"), zip(*spreads, strict=True), strict=False)
+    }
+    alarms = [["alarm", each.alarm] for each in spreads if each.alarm]
+    return Findings(found, {"alarms": alarms[:1]} if alarms else {})
 
 
 # What is kept must not hold a gradient's graph.

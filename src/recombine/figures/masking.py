@@ -5,55 +5,66 @@ the line those that see all tokens at once; marks are as in jepa.svg.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.figures.jepa import legend, row
 from recombine.report.record import Record
-from recombine.report.table import variant
 
 BESIDES = ("still", "jitter")
 WHOLE = "DiT"
 """What the names of models begin with that see all tokens at once."""
-PANELS: Mapping[str, Mapping[str, str]] = {
+Panels: TypeAlias = Mapping[str, Mapping[str, str]]
+"""The rows of each panel: what is said of a model, and the runs it is about."""
+PANELS: Panels = {
     "8 layers": {
-        "DiT on latents, by adaLN": "kl",
-        "DiT on codes, by adaLN": "vq",
-        "MAR, by tokens": "mar",
-        "GIVT, by tokens": "givt",
-        "GIVT, by adaLN": "givt_steered",
-        "MaskGIT, by tokens": "maskgit",
-        "MaskGIT, by adaLN": "steered",
-        "MaskGIT + JEPA, by tokens": "with_jepa",
-        "MaskGIT + JEPA, by adaLN": "jepa_steered",
+        "DiT on latents, by adaLN": "still:kl",
+        "DiT on codes, by adaLN": "still:vq",
+        "MAR, by tokens": "still:mar",
+        "GIVT, by tokens": "still:givt",
+        "GIVT, by adaLN": "still:givt_steered",
+        "MaskGIT, by tokens": "still:maskgit",
+        "MaskGIT, by adaLN": "still:steered",
+        "MaskGIT + JEPA, by tokens": "still:with_jepa",
+        "MaskGIT + JEPA, by adaLN": "still:jepa_steered",
     },
     "small networks": {
-        "DiT on latents, by adaLN": "kl_still_small",
-        "DiT on codes, by adaLN": "vq_still_small",
-        "DiT on codes, by tokens": "tokens_still_small",
-        "GIVT, by adaLN": "givt_steered_still_small",
-        "MaskGIT, by tokens": "maskgit_still_small",
-        "MaskGIT, by adaLN": "steered_still_small",
+        "DiT on latents, by adaLN": "jitter:kl_still_small",
+        "DiT on codes, by adaLN": "jitter:vq_still_small",
+        "DiT on codes, by tokens": "jitter:tokens_still_small",
+        "GIVT, by adaLN": "jitter:givt_steered_still_small",
+        "MaskGIT, by tokens": "jitter:maskgit_still_small",
+        "MaskGIT, by adaLN": "jitter:steered_still_small",
     },
 }
-"""The variant of each row."""
 
 
 def draw(records: Sequence[Record]) -> Figure:
     """Draw a panel for each size of network."""
+    return drawn(records, PANELS)
+
+
+def drawn(records: Sequence[Record], all_rows: Panels) -> Figure:
+    """Draw panels, a row for each model."""
     runs: dict[str, list[Record]] = {}
     for record in records:
-        runs.setdefault(variant(record), []).append(record)
-    figure = Figure(figsize=(7.5, 6.6), layout="constrained")
-    heights = [len(rows) for rows in PANELS.values()]
-    panels = figure.subplots(len(PANELS), 1, sharex=True, height_ratios=heights)
-    for axes, (title, rows) in zip(panels, PANELS.items(), strict=True):
+        runs.setdefault(run_of(record), []).append(record)
+    heights = [len(rows) for rows in all_rows.values()]
+    figure = Figure(figsize=(7.5, 0.38 * sum(heights) + 0.9), layout="constrained")
+    panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    for axes, (title, rows) in zip(panels, all_rows.items(), strict=True):
         _panel(axes, title, rows, runs)
     panels[-1].set_xlabel("drawn as asked, two factors away from what was seen: late mean")
     panels[-1].xaxis.label.set_size(8)
     figure.legend(handles=legend(), ncols=4, loc="outside lower center", frameon=False, fontsize=8)
     return figure
+
+
+def run_of(record: Record) -> str:
+    """Return EXPERIMENT:VARIANT of a run."""
+    return record.command.removeprefix("recombine run ").split(" ")[0]
 
 
 def _panel(

@@ -4,7 +4,7 @@ The targets are the states of the run's own moving average. The same mask, or no
 pass of the trained network serve both losses.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -88,10 +88,25 @@ class WithJepa:
             return self._denoising(self.objective, model, average, seen, condition, generator)
         asked = self.objective.asked(seen, generator)
         predicted = model(seen, asked.hidden, condition, *asked.noisy)
-        with torch.no_grad():
-            whole = average(seen, torch.zeros_like(asked.hidden), condition)
-        missed = self.missed(predicted, whole, asked.hidden)
+        missed = self.missed(predicted, self.targets(average, seen, condition), asked.hidden)
         return self.objective.of(predicted, seen, asked) + self.jepa.weight * missed
+
+    @torch.no_grad()
+    def targets(
+        self,
+        average: Callable[..., Any],
+        seen: Shaped[Tensor, " batch *token"],
+        condition: Shaped[Tensor, " batch *told"],
+    ) -> list[Float[Tensor, "batch token width"]]:
+        """Return what is to be predicted of each layer, with nothing hidden and no noise."""
+        if isinstance(self.objective, Diffusion):
+            level = torch.full((len(seen),), LOWEST, dtype=seen.dtype, device=seen.device)
+            _, states = average(seen, level, condition, True)
+        else:
+            nothing = seen.new_zeros((len(seen), *seen.shape[-2:]), dtype=torch.bool)
+            whole = average(seen, nothing, condition).states
+            states = [whole[layer] for layer in self.jepa.layers]
+        return [self.jepa.target(state) for state in states]
 
     def _denoising(
         self,
@@ -107,20 +122,20 @@ class WithJepa:
 
         def overheard(x: Tensor, sigma: Tensor, told: Tensor) -> Tensor:
             denoised, guesses = model(x, sigma, told, True)
-            with torch.no_grad():
-                _, states = average(image, torch.full_like(sigma, LOWEST), told, True)
-            for guess, state in zip(guesses, states, strict=True):
-                errors.append(F.mse_loss(guess, self.jepa.target(state)))
+            for guess, target in zip(guesses, self.targets(average, image, told), strict=True):
+                errors.append(F.mse_loss(guess, target))
             return denoised
 
         loss = objective(overheard, image, condition, generator=generator)
         return loss + self.jepa.weight * torch.stack(errors).mean()
 
     def missed(
-        self, predicted: Predicted, whole: Predicted, hidden: Bool[Tensor, "batch side side"]
+        self,
+        predicted: Predicted,
+        targets: Sequence[Float[Tensor, "batch token width"]],
+        hidden: Bool[Tensor, "batch side side"],
     ) -> Float[Tensor, ""]:
         """Return the squared error per channel at hidden tokens, the mean over layers."""
-        targets = [self.jepa.target(whole.states[layer]) for layer in self.jepa.layers]
         errors = [
             over_hidden((guess - target).square().mean(-1).view_as(hidden), hidden)
             for guess, target in zip(predicted.guesses, targets, strict=True)

@@ -1,0 +1,43 @@
+"""Figure: on tokenizers of what is seen, who composes, and what do points change?
+
+Reads the records of experiments/points.py, still.py and jitter.py; rows and marks are as in
+masking.svg.
+"""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from recombine.figures.masking import Panels, drawn
+from recombine.report.record import Record
+
+BESIDES = ("still", "jitter")
+PANELS: Panels = {
+    "8 layers": {
+        "DiT on latents, by adaLN": "still:kl_seen",
+        "DiT on codes, by adaLN": "still:vq_seen",
+        "MAR, by tokens": "still:mar_seen",
+        "GIVT, by tokens": "still:givt_seen",
+        "MaskGIT, by tokens": "still:maskgit_seen",
+        "MaskGIT + JEPA, by tokens": "still:with_jepa_seen",
+        "MaskGIT of points, by tokens": "points:base",
+        "MaskGIT of points + JEPA, by tokens": "points:with_jepa",
+        "MaskGIT of points, by adaLN": "points:steered",
+    },
+    "small networks": {
+        "DiT on latents, by adaLN": "jitter:kl_still_seen_small",
+        "DiT on codes, by adaLN": "jitter:vq_still_seen_small",
+        "MAR, by tokens": "jitter:mar_still_seen_small",
+        "GIVT, by tokens": "jitter:givt_still_seen_small",
+        "MaskGIT, by tokens": "jitter:maskgit_still_seen_small",
+        "MaskGIT + JEPA, by tokens": "jitter:jepa_still_seen_small",
+        "MaskGIT, by adaLN": "jitter:steered_still_seen_small",
+        "MaskGIT of points, by tokens": "points:near_small",
+        "MaskGIT of points, by adaLN": "points:steered_small",
+    },
+}
+
+
+def draw(records: Sequence[Record]) -> Figure:
+    """Draw a panel for each size of network."""
+    return drawn(records, PANELS)
