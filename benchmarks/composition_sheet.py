@@ -32,8 +32,8 @@ MODELS = {
     "maskgit_small": "small MaskGIT",
     "maskgit_jepa": "with JEPA",
     "maskgit_steered": "told like a DiT",
-    "dit_still": "DiT, codes,\nstill",
-    "maskgit_still": "MaskGIT, still",
+    "dit_still": "DiT, codes,\nstill, seen",
+    "maskgit_still": "MaskGIT,\nstill, seen",
 }
 """Shipped models, and what they are called in the picture."""
 ROWS, COLUMNS, SEED = 2, 3, 0

@@ -13,7 +13,7 @@ from recombine.__main__ import main
 from recombine.commands.run import announce, seeded
 from recombine.experiment import Experiment, Findings, Trained, joined
 from recombine.experiments import jepa, objective
-from recombine.experiments.objective import SEEN, Composition, means, targets_spread
+from recombine.experiments.objective import OF_EACH, Composition, means, targets_spread
 from recombine.experiments.probe import fresh
 from recombine.measurement import Measurement
 from recombine.objectives.jepa import WithJepa, target_spread
@@ -38,7 +38,7 @@ def test_targets_of_a_fresh_network_differ_and_raise_none():
     found = targets_spread(Composition(), trained(jepa.small))
     assert found.measurements["target_variance"].value > 1e-3
     assert found.measurements["target_rank"].value > 2
-    assert found.measurements["target_rank"].n == 4 * SEEN
+    assert found.measurements["target_rank"].n == 4 * OF_EACH
     assert found.curves == {}
 
 
@@ -51,8 +51,8 @@ def test_what_is_measured_is_the_least_of_the_layers(variant: Experiment):
     assert isinstance(objective_, WithJepa)
     states: dict[int, list[torch.Tensor]] = {layer: [] for layer in objective_.jepa.layers}
     for which in BINARY.at(0):
-        told = variant.conditioner.encode(means(variant.world, which, SEEN, CPU))
-        ids = variant.view(fresh(variant.world, which, SEEN, CPU))
+        told = variant.conditioner.encode(means(variant.world, which, OF_EACH, CPU))
+        ids = variant.view(fresh(variant.world, which, OF_EACH, CPU))
         nothing = torch.zeros(len(ids), 7, 7, dtype=torch.bool)
         with torch.no_grad():
             said = model.denoiser(ids, nothing, told).states
@@ -69,18 +69,37 @@ def test_what_is_measured_is_the_least_of_the_layers(variant: Experiment):
     assert found["target_rank"].value == pytest.approx(min(s.rank for s in spreads), rel=1e-4)
 
 
-def test_targets_that_have_collapsed_raise_one_alarm():
+def test_targets_that_have_collapsed_raise_an_alarm_for_each_layer():
     found = targets_spread(Composition(), trained(jepa.small_plain, weight=0.0))
     assert found.measurements["target_variance"].value == 0
-    ((name, text),) = found.curves["alarms"]
-    assert name == "alarm"
-    assert text.startswith(SAID)
-    assert "lower the weight of JEPA" in text
+    assert [name for name, _ in found.curves["alarms"]] == ["layer 1", "layer 2", "layer 3"]
+    for name, text in found.curves["alarms"]:
+        assert text.startswith(f"{name}: {SAID}")
+        assert "lower the weight of JEPA" in text
 
 
 def test_a_dit_with_jepa_is_asked_as_well():
-    found = targets_spread(Composition(), trained(jepa.dit))
-    assert set(found.measurements) == {"target_variance", "target_rank"}
+    """The twin: its own states of images at the lowest noise, nothing normed."""
+    model = trained(jepa.dit)
+    # A fresh DiT is the identity: what it is told would not be heard.
+    for name, parameter in model.denoiser.named_parameters():
+        if "modulation" in name:
+            nn.init.normal_(parameter, std=0.1)
+    found = targets_spread(Composition(), model).measurements
+    seen = torch.cat(
+        [jepa.dit.view(fresh(jepa.dit.world, each, OF_EACH, CPU)) for each in BINARY.at(0)]
+    )
+    told = [
+        jepa.dit.conditioner.encode(means(jepa.dit.world, each, OF_EACH, CPU))
+        for each in BINARY.at(0)
+    ]
+    level = torch.full((len(seen),), 0.002)
+    with torch.no_grad():
+        _, states = model.denoiser(seen, level, torch.cat(told), True)
+    spreads = [target_spread(each) for each in states]
+    assert len(spreads) == 3
+    assert found["target_variance"].value == pytest.approx(min(s.variance for s in spreads))
+    assert found["target_rank"].value == pytest.approx(min(s.rank for s in spreads), rel=1e-4)
     assert "alarms" in targets_spread(Composition(), trained(jepa.dit, weight=0.0)).curves
 
 

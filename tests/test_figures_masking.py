@@ -75,6 +75,11 @@ def test_variants_are_what_their_row_says(panels: Panels, seen: str, title: str)
         assert (network.layers == 8) == ("8" in title)
 
 
+def test_a_run_of_another_length_is_in_no_row():
+    (large, _) = draw([record("still:kl --steps 20", 0.5)]).axes
+    assert not any(line.get_marker() == "o" for line in large.lines)
+
+
 @pytest.mark.parametrize("name", ["still:steered", "points:steered"])
 def test_a_run_of_one_experiment_is_not_taken_for_that_of_another(name: str):
     """Variants of two experiments may have one name."""

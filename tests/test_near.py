@@ -7,11 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from recombine.commands.run import seeded
 from recombine.experiments import jitter, objective, points, still
-from recombine.experiments.autoencoder import VQ
+from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.blocks import parameters_of
 from recombine.models.masked import Codes, Masked, Near, PointOutlet, VectorInlet, outlet
 from recombine.sample.unmask import UnmaskingGenerator
+from recombine.session import untrained
 from recombine.views import Codes as ShippedCodes
 from recombine.views import tokenizer
 
@@ -113,6 +115,19 @@ def test_vectors_of_a_shipped_codebook_are_centred_and_spread_by_one():
     assert not vectors.requires_grad
     torch.testing.assert_close(vectors.mean(0), torch.zeros(VQ.latent), atol=1e-5, rtol=0)
     assert vectors.square().mean().item() == pytest.approx(1.0)
+
+
+def test_a_seed_fixes_fresh_weights_whoever_asked_for_the_tokenizer_before():
+    (plan,) = seeded("points", "near_small", [1], False, {})
+    tokenizer.cache_clear()
+    first, again = (untrained(plan, torch.device("cpu")).state_dict() for _ in range(2))
+    for name, value in first.items():
+        assert torch.equal(value, again[name]), name
+
+
+def test_latents_have_no_codebook():
+    with pytest.raises(ValueError, match="tokenizer that has some; tokenizer_kl has latents"):
+        ShippedCodes("tokenizer_kl", KL).vectors()
 
 
 def test_neighbours_in_the_codebook_stay_neighbours(rng: torch.Generator):

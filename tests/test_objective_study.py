@@ -54,6 +54,8 @@ CPU = torch.device("cpu")
         ("jepa", "blocks"),
         ("jepa", "dit"),
         ("objective", "mar_steered"),
+        ("points", "base"),
+        ("points", "jepa_steered"),
     ],
 )
 def test_every_kind_of_model_runs_tiny_from_data_to_record(tmp_path: Path, name: str, variant: str):
@@ -65,6 +67,8 @@ def test_every_kind_of_model_runs_tiny_from_data_to_record(tmp_path: Path, name:
         assert record.measurements[f"accuracy{whose}@level0"].n == 8
     images = [path.name for path in (plan.folder(tmp_path) / "samples").iterdir()]
     assert "triangle-small-blue-3.png" in images
+    with_jepa = isinstance(plan.experiment.objective, WithJepa)
+    assert ("target_rank" in record.measurements) == with_jepa
     # A second run has nothing left to do.
     assert run.run(plan, run.machine(CPU), run.Settings(tmp_path)) == record
 

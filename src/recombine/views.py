@@ -106,6 +106,8 @@ class Codes:
 
     def vectors(self) -> Float[Tensor, "code latent"]:
         """Return the vectors of all codes, about their mean and spread by 1; on the CPU."""
+        if self.of.codes is None:
+            raise ValueError(f"codes are of a tokenizer that has some; {self.name} has latents")
         # Whoever only counts the weights of a network asks on a device without memory.
         with torch.device("cpu"):
             codebook = tokenizer(self.name, self.of, torch.device("cpu")).codebook
@@ -130,4 +132,7 @@ def _spread(name: str) -> float:
 @torch.inference_mode(False)
 def tokenizer(name: str, of: Autoencoder, device: torch.device) -> AutoencoderModule:
     """Return a shipped tokenizer on a device; it is read from disk once."""
-    return zoo.filled(of.build(), zoo.path(name)).to(device).requires_grad_(False)
+    # A network that asks for it on the way must have the same fresh weights each time.
+    with torch.random.fork_rng(devices=[]):
+        network = of.build()
+    return zoo.filled(network, zoo.path(name)).to(device).requires_grad_(False)

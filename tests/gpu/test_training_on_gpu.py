@@ -17,7 +17,7 @@ from recombine.experiment import Plan
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.masked import Codes, DiffusionHead, Masked, Mixture
+from recombine.models.masked import Codes, DiffusionHead, Head, Masked, Mixture, Near
 from recombine.models.tokenizer import Autoencoder
 from recombine.models.unet import UNet
 from recombine.objectives.autoencoding import Autoencoding
@@ -32,6 +32,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 
 DIT = DiT(3, 28, patch=4, entry=Vector(4), width=96, layers=3, heads=3)
 JEPA = Jepa(layers=(0, 2))(MaskedCrossEntropy())
+BOOK = ShippedCodes("tokenizer_vq", VQ)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Kind:
     told: tuple[int, ...] = (3, 3)
 
 
-def masked(head: Codes | Mixture | DiffusionHead) -> Masked:
+def masked(head: Head) -> Masked:
     return Masked(features=2, head=head, width=64, layers=3)
 
 
@@ -53,6 +54,7 @@ KINDS = {
     "vq": Kind(Autoencoder(width=16, codes=64).build, Autoencoding(), (3, 28, 28)),
     "kl": Kind(Autoencoder(width=16, codes=None).build, Autoencoding(), (3, 28, 28)),
     "maskgit": Kind(masked(Codes(64)).build, MaskedCrossEntropy(), (7, 7)),
+    "near": Kind(lambda: masked(Near(BOOK)).build(), MaskedCrossEntropy(), (7, 7)),
     "givt": Kind(masked(Mixture()).build, MaskedMixture(), (8, 7, 7)),
     "mar": Kind(masked(DiffusionHead()).build, MaskedDiffusion(), (8, 7, 7)),
     "jepa": Kind(lambda: JEPA.module(masked(Codes(64)).build()), JEPA, (7, 7)),

@@ -45,8 +45,9 @@ ASKED = 10_039
 """The seed of the scenes that are asked for; no training has it."""
 AGAIN = 100_000
 """The number of the first true render that others are compared with."""
-SEEN = 16
-"""Of so many seen compositions so many images each show whether JEPA's targets have collapsed."""
+COMPOSITIONS, OF_EACH = 16, 16
+"""Whether JEPA's targets have collapsed is asked of so many seen compositions, images of each;
+no more than are asked for."""
 OTHERS = ("_linear", "_nearest", "_agreed")
 """Readers beside the probe; the last is right where all are."""
 
@@ -165,20 +166,24 @@ def targets_spread(ask: Composition, trained: Trained) -> Findings:
     experiment, device = trained.experiment, trained.device
     if not isinstance(experiment.objective, WithJepa):
         return Findings({})
-    world, which = experiment.world, ask.split.at(0)[:SEEN]
+    world, which = experiment.world, ask.split.at(0)[:COMPOSITIONS]
     assert isinstance(world, Single)
-    told = [experiment.conditioner.encode(means(world, each, SEEN, device)) for each in which]
-    image = torch.cat([fresh(world, each, SEEN, device) for each in which])
-    targets = experiment.objective.targets(
-        trained.precise, experiment.view(image), torch.cat(told).to(device)
-    )
-    spreads = [target_spread(each) for each in targets]
-    found = {
-        f"target_{name}": Measurement(min(each), None, None, n=len(image))
-        for name, each in zip(("variance", "rank"), zip(*spreads, strict=True), strict=False)
+    count = min(OF_EACH, ask.samples)
+    told = [experiment.conditioner.encode(means(world, each, count, device)) for each in which]
+    image = torch.cat([fresh(world, each, count, device) for each in which])
+    seen, condition = experiment.view(image), torch.cat(told).to(device)
+    targets = experiment.objective.targets(trained.precise, seen, condition)
+    layers = experiment.objective.jepa.layers
+    spreads = {layer: target_spread(each) for layer, each in zip(layers, targets, strict=True)}
+    least = {
+        "target_variance": min(each.variance for each in spreads.values()),
+        "target_rank": min(each.rank for each in spreads.values()),
     }
-    alarms = [["alarm", each.alarm] for each in spreads if each.alarm]
-    return Findings(found, {"alarms": alarms[:1]} if alarms else {})
+    alarms = [
+        [f"layer {at}", f"layer {at}: {each.alarm}"] for at, each in spreads.items() if each.alarm
+    ]
+    found = {name: Measurement(value, None, None, n=len(image)) for name, value in least.items()}
+    return Findings(found, {"alarms": alarms} if alarms else {})
 
 
 # What is kept must not hold a gradient's graph.

@@ -11,7 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.figures.jepa import legend, row
+from recombine.figures.objective import experiment
 from recombine.report.record import Record
+from recombine.report.table import variant
 
 BESIDES = ("still", "jitter")
 WHOLE = "DiT"
@@ -46,25 +48,20 @@ def draw(records: Sequence[Record]) -> Figure:
     return drawn(records, PANELS)
 
 
-def drawn(records: Sequence[Record], all_rows: Panels) -> Figure:
+def drawn(records: Sequence[Record], models: Panels) -> Figure:
     """Draw panels, a row for each model."""
     runs: dict[str, list[Record]] = {}
     for record in records:
-        runs.setdefault(run_of(record), []).append(record)
-    heights = [len(rows) for rows in all_rows.values()]
+        runs.setdefault(f"{experiment(record)}:{variant(record)}", []).append(record)
+    heights = [len(rows) for rows in models.values()]
     figure = Figure(figsize=(7.5, 0.38 * sum(heights) + 0.9), layout="constrained")
     panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
-    for axes, (title, rows) in zip(panels, all_rows.items(), strict=True):
+    for axes, (title, rows) in zip(panels, models.items(), strict=True):
         _panel(axes, title, rows, runs)
     panels[-1].set_xlabel("drawn as asked, two factors away from what was seen: late mean")
     panels[-1].xaxis.label.set_size(8)
     figure.legend(handles=legend(), ncols=4, loc="outside lower center", frameon=False, fontsize=8)
     return figure
-
-
-def run_of(record: Record) -> str:
-    """Return EXPERIMENT:VARIANT of a run."""
-    return record.command.removeprefix("recombine run ").split(" ")[0]
 
 
 def _panel(

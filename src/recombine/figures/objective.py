@@ -49,19 +49,18 @@ def draw(records: Sequence[Record]) -> Figure:
     return figure
 
 
-def beside(records: Sequence[Record], experiment: str, others: Collection[str]) -> Figure:
+def beside(records: Sequence[Record], whose: str, others: Collection[str]) -> Figure:
     """Draw the variants of an experiment, and of others those that they stand beside."""
-    return draw(
-        [each for each in records if _experiment(each) == experiment or variant(each) in others]
-    )
+    return draw([each for each in records if experiment(each) == whose or variant(each) in others])
 
 
 def _title(record: Record) -> str:
     """Name the experiment where the variant does not say what it is of."""
-    return f"jepa: {variant(record)}" if _experiment(record) == "jepa" else variant(record)
+    return f"jepa: {variant(record)}" if experiment(record) == "jepa" else variant(record)
 
 
-def _experiment(record: Record) -> str:
+def experiment(record: Record) -> str:
+    """Return the experiment that was run."""
     return record.command.removeprefix("recombine run ").split(":")[0]
 
 
@@ -69,7 +68,7 @@ def _place(record: Record) -> tuple[bool, str, int, str]:
     """Say where a record goes: models first, in the order of the paper's table."""
     known, name = list(NAMED), variant(record)
     rank = known.index(_stem(name)) if _stem(name) in known else len(known)
-    return _experiment(record) != "objective", _experiment(record), rank, name
+    return experiment(record) != "objective", experiment(record), rank, name
 
 
 def _stem(name: str) -> str:

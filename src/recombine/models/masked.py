@@ -55,8 +55,8 @@ class Near:
     """A token is a code of this book, read and scored by its vector: the answer is logits.
 
     The network predicts a point among the vectors and how far around it to look, at `least` so
-    far. A code counts as if the point were its vector under that much Gaussian noise: between
-    codes there are points, and what moves a point by itself adds up with what else moves it.
+    far. A code counts as if the point were its vector under that much Gaussian noise: no two
+    codes that lie apart are likely without those between them.
     """
 
     book: Codebook
