@@ -29,6 +29,7 @@ PANELS: Panels = {
         "DiT on codes, by adaLN": "jitter:vq_still_seen_small",
         "MAR, by tokens": "jitter:mar_still_seen_small",
         "GIVT, by tokens": "jitter:givt_still_seen_small",
+        "GIVT with one Gaussian, by tokens": "points:one_gaussian_small",
         "MaskGIT, by tokens": "jitter:maskgit_still_seen_small",
         "MaskGIT + JEPA, by tokens": "jitter:jepa_still_seen_small",
         "MaskGIT, by adaLN": "jitter:steered_still_seen_small",
