@@ -43,7 +43,7 @@ def test_logits_are_those_of_gaussians_about_the_codes(rng: torch.Generator):
     """The twin: Bayes' rule with a Gaussian about each code, all codes as likely before."""
     made, x = fresh(), torch.randn(5, 8, generator=rng)
     point = made.point(x)
-    width = (made.least + F.softplus(made.scale(x) - made.least)).exp()
+    width = (made.log_least + F.softplus(made.scale(x) - made.log_least)).exp()
     law = torch.distributions.Normal(made.vectors, width[..., None])
     naive = law.log_prob(point[:, None]).sum(-1).log_softmax(-1)
     torch.testing.assert_close(made(x).log_softmax(-1), naive)

@@ -306,7 +306,7 @@ class PointOutlet(nn.Module):
 
     def __init__(self, of: Near, width: int) -> None:
         super().__init__()
-        self.least = log(of.least)
+        self.log_least = log(of.least)
         vectors = of.book.vectors()
         self.register_buffer("vectors", vectors, persistent=False)
         self.vectors: Tensor
@@ -314,7 +314,7 @@ class PointOutlet(nn.Module):
         self.scale = zeroed(nn.Linear(width, 1))
 
     def forward(self, x: Float[Tensor, "*token width"]) -> Float[Tensor, "*token code"]:
-        log_scale = self.least + F.softplus(self.scale(x) - self.least)
+        log_scale = self.log_least + F.softplus(self.scale(x) - self.log_least)
         # The square of the point is the same for every code.
         closeness = self.point(x) @ self.vectors.T - self.vectors.square().sum(dim=1) / 2
         return closeness * (-2 * log_scale).exp()
