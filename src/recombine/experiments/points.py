@@ -49,14 +49,13 @@ jepa_steered = replace(
     objective=with_jepa.objective,
     asks=with_jepa.asks,
 )
-of_all = near(still.maskgit, "On a tokenizer of every composition, does MaskGIT compose")
 one_gaussian = one(still.givt_seen, "Does GIVT compose with one Gaussian?")
 near_small = near(jitter.maskgit_still_seen_small, "Does a small MaskGIT compose")
 steered_small = near(
     jitter.steered_still_seen_small, "Does a small MaskGIT told like a DiT compose"
 )
-jepa_small = near(jitter.jepa_still_seen_small, "Does a small MaskGIT with JEPA compose")
 one_gaussian_small = one(
     jitter.givt_still_seen_small, "Does a small GIVT compose with one Gaussian?"
 )
 near_moving_small = near(objective.maskgit_small, "Where places vary, does a small MaskGIT compose")
+jepa_moving_small = near(jepa.small, "Where places vary, does a small MaskGIT with JEPA compose")
