@@ -26,7 +26,7 @@ def main(out: Path, files: list[Path]) -> None:
     rows = {"true renders": true_renders(Shapes3D(), which, COUNT)}
     for path in files:
         plan = plan_of(path)
-        called = f"{plan.variant.removesuffix('_shapes3d')}, seed {plan.seed}"
+        called = f"{plan.variant.removesuffix('_shapes3d')},\nseed {plan.seed}"
         rows[called] = drawn(path, which, COUNT)
     draw(out, rows, ROOMS, which, COLUMNS)
 

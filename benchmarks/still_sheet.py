@@ -4,8 +4,9 @@
     recombine run still:maskgit still:steered still:with_jepa still:jepa_steered --seeds 1-3
     python -m benchmarks.still_sheet masking runs docs/figures/still_samples.png
     recombine run still:kl_seen still:vq_seen still:mar_seen still:givt_seen --seeds 1-3
-    recombine run still:maskgit_seen still:with_jepa_seen --seeds 1-3
-    recombine run points:base points:with_jepa points:steered --seeds 1-3
+    recombine run still:maskgit_seen still:with_jepa_seen still:steered_seen --seeds 1-3
+    recombine run points:base points:with_jepa points:steered points:jepa_steered --seeds 1-3
+    recombine run points:one_gaussian --seeds 1-3
     python -m benchmarks.still_sheet points runs docs/figures/points_samples.png
 
 The models are those of a figure, `masking` or `points`, with 8 layers; the first pictures at the
