@@ -42,7 +42,13 @@ def test_a_run_is_in_the_row_of_its_model_and_the_panel_of_its_size():
 
 
 def test_the_line_parts_what_sees_all_tokens_from_what_is_masked():
-    for axes, rows in zip(draw([record("still:vq", 1.0)]).axes, PANELS.values(), strict=True):
+    figures = [(draw, PANELS), (points.draw, points.PANELS)]
+    drawn = [
+        each
+        for how, panels in figures
+        for each in zip(how([record("still:vq", 1.0)]).axes, panels.values(), strict=True)
+    ]
+    for axes, rows in drawn:
         whole = [name.startswith(WHOLE) for name in rows]
         assert whole == sorted(whole, reverse=True)
         heights = [line.get_ydata()[0] for line in axes.lines if line.get_color() == "0.3"]
@@ -77,6 +83,8 @@ def test_variants_are_what_their_row_says(panels: Panels, seen: str, title: str)
             heads = {"MaskGIT": Codes, "GIVT": Mixture, "MAR": DiffusionHead}
             head = Near if "of points" in words else heads[words.split(",")[0].split()[0]]
             assert isinstance(network.head, head)
+            components = network.head.components if isinstance(network.head, Mixture) else 0
+            assert (components == 1) == ("one Gaussian" in words)
         codes = "codes" in words or "MaskGIT" in words
         assert experiment.view.name == f"tokenizer_{'vq' if codes else 'kl'}{seen}"
         assert (network.layers == 8) == ("8" in title)

@@ -4,7 +4,9 @@ Told to draw a small triangle, having seen only small circles and large triangle
 names codes can say "either". A point cannot favour two codes that lie apart without those between
 (docs/decisions/022). Here MaskGIT scores codes by their distance from a point, GIVT has one
 Gaussian; all else is as in `still`: 8 layers, shapes that stand still, tokenizers of what is seen.
-Told by tokens MaskGIT does not compose so; told by adaLN it has all of level 1, not of level 2.
+`_small` networks are those of `jitter`, `_moving_small` ones those of `objective` and `jepa`, where
+places vary. It is no repair: where shapes stand still MaskGIT does not compose so told by tokens,
+and told by adaLN it has all of level 1, not of level 2.
 
     recombine run points --seed 1               # 40 s on an H200
     recombine run points:near_small --seed 1    # a quarter of an hour on one core
