@@ -272,6 +272,9 @@ COMPARED |= {
     ("points", "one_gaussian_small"): ("near_small", {"network", "objective", "view"}),
     ("points", "near_moving_small"): ("near_small", {"world"}),
     ("points", "jepa_moving_small"): ("near_moving_small", {"objective"}),
+    ("loss_or_masks", "squared"): ("named", {"objective"}),
+    ("loss_or_masks", "named_moving"): ("named", {"world"}),
+    ("loss_or_masks", "squared_moving"): ("named_moving", {"objective"}),
     ("repair", "less"): ("base", {"budget"}),
     ("repair", "more"): ("base", {"budget"}),
     ("repair", "maskgit"): ("base", {"objective", "asks"}),
@@ -293,7 +296,7 @@ COMPARED |= {
 # are no files here: test_objective_study.py.
 ON_TOKENIZERS = {
     *("objective", "setting", "tokenizer", "conditioning", "jepa", "other_worlds"),
-    *("jitter", "still", "drawn_places", "repair", "points"),
+    *("jitter", "still", "drawn_places", "repair", "points", "loss_or_masks"),
 }
 TINY = [
     (name, variant)

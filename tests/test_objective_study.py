@@ -56,6 +56,8 @@ CPU = torch.device("cpu")
         ("objective", "mar_steered"),
         ("points", "base"),
         ("points", "jepa_steered"),
+        ("loss_or_masks", "named"),
+        ("loss_or_masks", "squared"),
     ],
 )
 def test_every_kind_of_model_runs_tiny_from_data_to_record(tmp_path: Path, name: str, variant: str):

@@ -84,6 +84,10 @@ class Latents:
         """The standard deviation of the latents of the images the tokenizer has learned from."""
         return _spread(self.name)
 
+    def vectors(self) -> Float[Tensor, "code latent"]:
+        """Return the vectors of all codes as a model sees them; on the CPU."""
+        return codebook(self.name, self.of) / self.spread
+
 
 @dataclass(frozen=True)
 class Codes:
@@ -106,13 +110,18 @@ class Codes:
 
     def vectors(self) -> Float[Tensor, "code latent"]:
         """Return the vectors of all codes, about their mean and spread by 1; on the CPU."""
-        if self.of.codes is None:
-            raise ValueError(f"codes are of a tokenizer that has some; {self.name} has latents")
-        # Whoever only counts the weights of a network asks on a device without memory.
-        with torch.device("cpu"):
-            codebook = tokenizer(self.name, self.of, torch.device("cpu")).codebook
-        away = codebook - codebook.mean(dim=0)
+        book = codebook(self.name, self.of)
+        away = book - book.mean(dim=0)
         return away / away.square().mean().sqrt()
+
+
+def codebook(name: str, of: Autoencoder) -> Float[Tensor, "code latent"]:
+    """Return the vectors of all codes of a shipped tokenizer; on the CPU."""
+    if of.codes is None:
+        raise ValueError(f"codes are of a tokenizer that has some; {name} has latents")
+    # Whoever only counts the weights of a network asks on a device without memory.
+    with torch.device("cpu"):
+        return tokenizer(name, of, torch.device("cpu")).codebook.detach()
 
 
 def check(view: View) -> None:

@@ -20,7 +20,9 @@ from recombine.models.entry import Vector
 from recombine.models.masked import Codes, DiffusionHead, Head, Masked, Mixture, Near
 from recombine.models.tokenizer import Autoencoder
 from recombine.models.unet import UNet
+from recombine.models.voter import Votes
 from recombine.objectives.autoencoding import Autoencoding
+from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import Jepa, WithJepa
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
@@ -33,6 +35,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 DIT = DiT(3, 28, patch=4, entry=Vector(4), width=96, layers=3, heads=3)
 JEPA = Jepa(layers=(0, 2))(MaskedCrossEntropy())
 BOOK = ShippedCodes("tokenizer_vq", VQ)
+VOTES = Votes(DiT(8, 7, entry=Vector(9), width=64, layers=3, heads=4), Latents("tokenizer_vq", VQ))
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ KINDS = {
     "near": Kind(lambda: masked(Near(BOOK)).build(), MaskedCrossEntropy(), (7, 7)),
     "givt": Kind(masked(Mixture()).build, MaskedMixture(), (8, 7, 7)),
     "mar": Kind(masked(DiffusionHead()).build, MaskedDiffusion(), (8, 7, 7)),
+    "votes": Kind(lambda: VOTES.build(), CodeDiffusion(), (8, 7, 7), (9,)),
     "jepa": Kind(lambda: JEPA.module(masked(Codes(64)).build()), JEPA, (7, 7)),
 }
 

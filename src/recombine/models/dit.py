@@ -92,8 +92,11 @@ class DiTModule(nn.Module):
         clock: Float[Tensor, " batch"],
         condition: Shaped[Tensor, " batch *told"],
         states: list[Tensor] | None = None,
-    ) -> Float[Tensor, "batch channel height width"]:
-        """Answer; the tokens after each layer are added to `states`, where there is such a list."""
+    ) -> Float[Tensor, "batch answer height width"]:
+        """Answer; the tokens after each layer are added to `states`, where there is such a list.
+
+        It has the channels of the image, unless another outlet was put in (`Voter`).
+        """
         check_image(x, self.of.channels, self.of.size)
         told = read(self.of.entry, condition, x)
         hears = () if self.tokens is None else self.tokens(told)

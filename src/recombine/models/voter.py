@@ -1,0 +1,83 @@
+"""A denoiser that says of each noisy vector which code it was: continuous noise, discrete answers.
+
+Continuous diffusion for categorical data (Dieleman et al. 2022). The denoised vector is the mean
+over codes, so the sampler is that of any denoiser, and the loss may be of the code or of the mean.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from recombine.denoiser import check_call, per_image, quarter_log
+from recombine.models.blocks import zeroed
+from recombine.models.dit import DiT
+from recombine.models.masked import Codebook
+
+
+@dataclass(frozen=True)
+class Votes:
+    """A transformer that gives each code of a book a vote for every noisy vector.
+
+    Votes are added to what the noisy vector itself says by Bayes' rule. So the network has only to
+    tell how likely codes are given all else; with nothing to tell, the answer is exact for vectors
+    that are drawn from the book evenly, each by itself.
+    """
+
+    of: DiT
+    book: Codebook
+
+    def __post_init__(self) -> None:
+        if self.of.patch != 1:
+            raise ValueError(f"codes are voted on one by one, a patch of 1; got {self.of.patch}")
+
+    def build(self) -> "Voter":
+        """Return the network with fresh weights."""
+        return Voter(self)
+
+
+class Voter(nn.Module):
+    """The weights of a `Votes`: a denoiser as it is."""
+
+    def __init__(self, of: Votes) -> None:
+        super().__init__()
+        vectors = of.book.vectors()
+        if vectors.shape[1] != of.of.channels:
+            raise ValueError(
+                f"the codes have {vectors.shape[1]} numbers each; "
+                f"the network reads vectors of {of.of.channels}"
+            )
+        self.of = of.of
+        self.register_buffer("vectors", vectors, persistent=False)
+        self.vectors: Tensor
+        self.network = of.of.build()
+        self.network.outlet = zeroed(nn.Linear(of.of.width, len(vectors)))
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch latent row column"],
+        sigma: Float[Tensor, " batch"],
+        condition: Float[Tensor, " batch *told"],
+        clean: Float[Tensor, "batch latent row column"] | None = None,
+    ) -> Float[Tensor, " batch *answer"]:
+        """Return the guess; given the `clean` vectors, how many nats their codes come unexpected.
+
+        Both in one call: wrapped networks (DDP, autocast) have no other way in.
+        """
+        check_call(x, sigma, condition)
+        level = per_image(sigma, x)
+        votes = self.network(x / (level**2 + 1).sqrt(), quarter_log(sigma), condition)
+        # At low noise the difference of two codes is many times what mixed precision tells apart.
+        with torch.autocast(x.device.type, enabled=False):
+            logits = votes.to(self.vectors.dtype) + self._closeness(x) / level**2
+            if clean is not None:
+                return F.cross_entropy(logits, self._closeness(clean).argmax(1), reduction="none")
+            denoised = torch.einsum("bcij,cd->bdij", logits.softmax(1), self.vectors)
+        return denoised.to(x.dtype)
+
+    def _closeness(self, x: Tensor) -> Float[Tensor, "batch code row column"]:
+        """Return minus half the squared distance from each code, but for what all share."""
+        away = self.vectors.square().sum(1)[:, None, None] / 2
+        return torch.einsum("bdij,cd->bcij", x.to(self.vectors.dtype), self.vectors) - away
