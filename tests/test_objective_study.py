@@ -56,6 +56,8 @@ CPU = torch.device("cpu")
         ("objective", "mar_steered"),
         ("points", "base"),
         ("points", "jepa_steered"),
+        ("points", "squared"),
+        ("points", "squared_jepa"),
         ("loss_or_masks", "named"),
         ("loss_or_masks", "squared"),
     ],

@@ -5,8 +5,9 @@ names codes can say "either". A point cannot favour two codes that lie apart wit
 (docs/decisions/022). Here MaskGIT scores codes by their distance from a point, GIVT has one
 Gaussian; all else is as in `still`: 8 layers, shapes that stand still, tokenizers of what is seen.
 `_small` networks are those of `jitter`, `_moving_small` ones those of `objective` and `jepa`, where
-places vary. It is no repair: where shapes stand still MaskGIT does not compose so told by tokens,
-and told by adaLN it has all of level 1, not of level 2.
+places vary. By likelihood it is no repair: where shapes stand still MaskGIT does not compose so
+told by tokens, and told by adaLN it has all of level 1, not of level 2. In `squared` ones points
+learn by squared error (docs/decisions/023).
 
     recombine run points --seed 1               # 40 s on an H200
     recombine run points:near_small --seed 1    # a quarter of an hour on one core
@@ -18,7 +19,9 @@ from recombine.experiment import Experiment
 from recombine.experiments import jepa, jitter, objective, still
 from recombine.experiments.autoencoder import KL
 from recombine.experiments.objective import Composition
-from recombine.models.masked import Head, Masked, Mixture, Near
+from recombine.models.masked import Apart, Head, Masked, Mixture, Near
+from recombine.objectives.jepa import Jepa
+from recombine.objectives.masked import MaskedPoint
 from recombine.views import Codes
 
 
@@ -33,6 +36,25 @@ def near(experiment: Experiment, question: str) -> Experiment:
     """Return the experiment of a MaskGIT that scores codes by their distance from a point."""
     assert isinstance(experiment.view, Codes)
     return with_head(experiment, Near(experiment.view), f"{question} by points?")
+
+
+def by_squares(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment of a MaskGIT whose points learn by squared error, not likelihood."""
+    network, view = experiment.network, experiment.view
+    assert isinstance(network, Masked)
+    assert isinstance(network.head, Near)
+    assert isinstance(view, Codes)
+    how = {"network": replace(network, head=Apart(network.head)), "asks": (Composition(),)}
+    words = f"{question} by points and squared error?"
+    return replace(experiment, question=words, objective=MaskedPoint(book=view), **how)  # type: ignore[arg-type]
+
+
+def and_jepa(experiment: Experiment, beside: Jepa, question: str) -> Experiment:
+    """Return the experiment with JEPA beside it, asked as much as MaskGIT with JEPA."""
+    assert isinstance(experiment.objective, MaskedPoint)
+    words = f"{question} by points and squared error?"
+    how = {"objective": beside(experiment.objective), "asks": jepa.base.asks}
+    return replace(experiment, question=words, **how)  # type: ignore[arg-type]
 
 
 def one(experiment: Experiment, question: str) -> Experiment:
@@ -59,5 +81,17 @@ steered_small = near(
 one_gaussian_small = one(
     jitter.givt_still_seen_small, "Does a small GIVT compose with one Gaussian?"
 )
+squared = by_squares(steered, "Does MaskGIT told like a DiT compose")
+squared_small = by_squares(steered_small, "Does a small MaskGIT told like a DiT compose")
+squared_moving_small = by_squares(
+    near(objective.maskgit_steered_small, ""),
+    "Where places vary, does a small MaskGIT told like a DiT compose",
+)
 near_moving_small = near(objective.maskgit_small, "Where places vary, does a small MaskGIT compose")
+squared_jepa = and_jepa(
+    squared, Jepa(normalised=True), "Does MaskGIT told like a DiT, with JEPA, compose"
+)
+squared_jepa_small = and_jepa(
+    squared_small, jepa.NORMALISED, "Does a small MaskGIT told like a DiT, with JEPA, compose"
+)
 jepa_moving_small = near(jepa.small, "Where places vary, does a small MaskGIT with JEPA compose")

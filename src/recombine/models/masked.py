@@ -68,6 +68,17 @@ class Near:
 
 
 @dataclass(frozen=True)
+class Apart:
+    """`Near`, whose logits teach the width alone: its points are taught by a loss of their own.
+
+    A likelihood counts the error of a point in widths, so that most is learned of what is known
+    best (Seitzer et al. 2022); a squared error does not.
+    """
+
+    near: Near
+
+
+@dataclass(frozen=True)
 class Mixture:
     """A token is `latent` numbers: the answer is a mixture of Gaussians with diagonal covariance.
 
@@ -101,7 +112,7 @@ class DiffusionHead:
         check_counts(self)
 
 
-Discrete: TypeAlias = Codes | Near
+Discrete: TypeAlias = Codes | Near | Apart
 Head: TypeAlias = Discrete | Mixture | DiffusionHead
 
 
@@ -153,13 +164,14 @@ class Predicted(NamedTuple):
 
     `output` is logits (batch, side, side, code), a mixture, or a vector per token for the head;
     `denoised` are the noisy tokens cleaned by the head, where it was given some; `guesses` are
-    what the predictors of JEPA make of their layers.
+    what the predictors of JEPA make of their layers; `points` are those that codes are scored by.
     """
 
     output: Tensor | Mixed
     states: tuple[Float[Tensor, "batch token width"], ...]
     guesses: tuple[Float[Tensor, "batch token width"], ...] = ()
     denoised: Float[Tensor, "batch draw side side latent"] | None = None
+    points: Float[Tensor, "batch side side latent"] | None = None
 
 
 Predictor: TypeAlias = Callable[..., Predicted]
@@ -212,9 +224,11 @@ class MaskedModule(nn.Module):
         last = last.unflatten(1, (self.of.side, self.of.side))
         # Logits and likelihoods need more digits than mixed precision leaves them.
         with torch.autocast(last.device.type, enabled=False):
-            output = self.outlet(last.to(self.mask.dtype))
+            last, outlet = last.to(self.mask.dtype), self.outlet
+            output = outlet(last)
+            points = outlet.point(last) if isinstance(outlet, PointOutlet) else None
         if noisy is None or sigma is None:
-            return Predicted(output, tuple(states))
+            return Predicted(output, tuple(states), points=points)
         return Predicted(output, tuple(states), denoised=self._denoised(output, noisy, sigma))
 
     def _modulations(self, condition: Tensor) -> Sequence[Tensor | None]:
@@ -275,7 +289,9 @@ def inlet(head: Head, width: int) -> nn.Module:
     """Return the first layer: from tokens to the trunk's."""
     if isinstance(head, Codes):
         return nn.Embedding(head.count, width)
-    return VectorInlet(head, width) if isinstance(head, Near) else nn.Linear(head.latent, width)
+    if isinstance(head, Near | Apart):
+        return VectorInlet(head.near if isinstance(head, Apart) else head, width)
+    return nn.Linear(head.latent, width)
 
 
 def outlet(head: Head, width: int) -> nn.Module:
@@ -284,6 +300,8 @@ def outlet(head: Head, width: int) -> nn.Module:
         return zeroed(nn.Linear(width, head.count))
     if isinstance(head, Near):
         return PointOutlet(head, width)
+    if isinstance(head, Apart):
+        return PointOutlet(head.near, width, apart=True)
     return MixtureOutlet(head, width) if isinstance(head, Mixture) else nn.Identity()
 
 
@@ -302,10 +320,14 @@ class VectorInlet(nn.Module):
 
 
 class PointOutlet(nn.Module):
-    """Tokens to the logits of codes: minus half the squared distance from a point, in widths."""
+    """Tokens to the logits of codes: minus half the squared distance from a point, in widths.
 
-    def __init__(self, of: Near, width: int) -> None:
+    `apart`, what is made of the logits changes how wide to look and nothing else.
+    """
+
+    def __init__(self, of: Near, width: int, apart: bool = False) -> None:
         super().__init__()
+        self.apart = apart
         self.log_least = log(of.least)
         vectors = of.book.vectors()
         self.register_buffer("vectors", vectors, persistent=False)
@@ -314,9 +336,12 @@ class PointOutlet(nn.Module):
         self.scale = zeroed(nn.Linear(width, 1))
 
     def forward(self, x: Float[Tensor, "*token width"]) -> Float[Tensor, "*token code"]:
+        point = self.point(x)
+        if self.apart:
+            x, point = x.detach(), point.detach()
         log_scale = self.log_least + F.softplus(self.scale(x) - self.log_least)
         # The square of the point is the same for every code.
-        closeness = self.point(x) @ self.vectors.T - self.vectors.square().sum(dim=1) / 2
+        closeness = point @ self.vectors.T - self.vectors.square().sum(dim=1) / 2
         return closeness * (-2 * log_scale).exp()
 
 

@@ -7,6 +7,7 @@ words and read more from the same answer.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from math import log, pi
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -16,7 +17,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from recombine.denoiser import unit_noise
-from recombine.models.masked import Mixed, Predicted, Predictor
+from recombine.models.masked import Codebook, Mixed, Predicted, Predictor
 from recombine.objectives.diffusion import Diffusion
 
 Mask: TypeAlias = Callable[[int, int, torch.Generator], Tensor]
@@ -145,6 +146,34 @@ class MaskedCrossEntropy(Hiding):
         assert isinstance(predicted.output, Tensor)
         logits = predicted.output.movedim(-1, 1)
         return over_hidden(F.cross_entropy(logits, seen, reduction="none"), asked.hidden)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedPoint(Hiding):
+    """Squared error of the points that codes are scored by, and cross-entropy of the codes.
+
+    For heads of points. With `Apart` the cross-entropy teaches no more than how wide to look
+    around a point, which a sampler needs to know; points and network learn by squared error.
+    """
+
+    book: Codebook
+
+    def of(
+        self, predicted: Predicted, seen: Int[Tensor, "batch side side"], asked: Asked
+    ) -> Float[Tensor, ""]:
+        """Return the loss of an answer."""
+        if predicted.points is None:
+            raise ValueError("this objective is for a head of points, such as Apart(Near(book))")
+        true = F.embedding(seen, vectors(self.book, seen.device))
+        away = over_hidden((predicted.points - true).square().sum(-1), asked.hidden)
+        return away + MaskedCrossEntropy(self.mask).of(predicted, seen, asked)
+
+
+# A step that is recorded as a CUDA graph cannot fetch them again.
+@cache
+def vectors(book: Codebook, device: torch.device) -> Float[Tensor, "code latent"]:
+    """Return the vectors of a book's codes, on a device."""
+    return book.vectors().to(device)
 
 
 @dataclass(frozen=True)
