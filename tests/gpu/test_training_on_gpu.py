@@ -17,7 +17,7 @@ from recombine.experiment import Plan
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.masked import Codes, DiffusionHead, Head, Masked, Mixture, Near
+from recombine.models.masked import Apart, Codes, DiffusionHead, Head, Masked, Mixture, Near
 from recombine.models.tokenizer import Autoencoder
 from recombine.models.unet import UNet
 from recombine.models.voter import Votes
@@ -25,7 +25,12 @@ from recombine.objectives.autoencoding import Autoencoding
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import Jepa, WithJepa
-from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
+from recombine.objectives.masked import (
+    MaskedCrossEntropy,
+    MaskedDiffusion,
+    MaskedMixture,
+    MaskedPoint,
+)
 from recombine.train import Graphed, Step, Weights, train
 from recombine.views import Codes as ShippedCodes
 from recombine.views import Latents, View
@@ -58,6 +63,7 @@ KINDS = {
     "kl": Kind(Autoencoder(width=16, codes=None).build, Autoencoding(), (3, 28, 28)),
     "maskgit": Kind(masked(Codes(64)).build, MaskedCrossEntropy(), (7, 7)),
     "near": Kind(lambda: masked(Near(BOOK)).build(), MaskedCrossEntropy(), (7, 7)),
+    "squares": Kind(lambda: masked(Apart(Near(BOOK))).build(), MaskedPoint(book=BOOK), (7, 7)),
     "givt": Kind(masked(Mixture()).build, MaskedMixture(), (8, 7, 7)),
     "mar": Kind(masked(DiffusionHead()).build, MaskedDiffusion(), (8, 7, 7)),
     "votes": Kind(lambda: VOTES.build(), CodeDiffusion(), (8, 7, 7), (9,)),

@@ -1,0 +1,175 @@
+"""Points that learn by squared error, and their width by likelihood: which loss teaches what."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from recombine.commands.run import seeded
+from recombine.experiments import jepa, jitter, objective, points, still
+from recombine.models.masked import Apart, Codes, Head, Masked, MaskedModule, Near, PointOutlet
+from recombine.objectives.jepa import Jepa, WithJepa
+from recombine.objectives.masked import Asked, MaskedCrossEntropy, MaskedPoint
+from recombine.sample.unmask import UnmaskingGenerator
+from recombine.session import untrained
+
+SIDE = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    """Codes on a line, the last far away."""
+
+    def vectors(self) -> Tensor:
+        return torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [6.0, 0.0]])
+
+
+SQUARES = MaskedPoint(book=Line())
+
+
+def network(head: Head) -> MaskedModule:
+    """A small network with nothing at zero."""
+    torch.manual_seed(0)
+    made = Masked(
+        side=SIDE, factors=2, features=1, head=head, width=16, layers=2, heads=2, steered=True
+    ).build()
+    for parameter in made.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def batch(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids, what is hidden of them, and what is told."""
+    ids = torch.randint(4, (5, SIDE, SIDE), generator=generator)
+    hidden = torch.rand(ids.shape, generator=generator) < 0.6
+    return ids, hidden, torch.rand(5, 2, 2, generator=generator) + 0.5
+
+
+def gradients(made: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    """What a loss would change, by name; what it does not reach is left out."""
+    made.zero_grad()
+    loss.backward(retain_graph=True)
+    found = {name: each.grad for name, each in made.named_parameters() if each.grad is not None}
+    return {name: grad.clone() for name, grad in found.items() if grad.abs().sum() > 0}
+
+
+def test_the_loss_is_the_squared_error_of_points_and_the_surprise_of_codes(rng: torch.Generator):
+    """The twin, token by token; what is seen does not count."""
+    made = network(Apart(Near(Line())))
+    ids, hidden, told = batch(rng)
+    predicted = made(ids, hidden, told)
+    assert predicted.points is not None
+    assert isinstance(predicted.output, Tensor)
+    total = 0.0
+    for image, row, column in hidden.nonzero().tolist():
+        true = ids[image, row, column]
+        point = predicted.points[image, row, column]
+        total += (point - Line().vectors()[true]).square().sum().item()
+        total -= predicted.output[image, row, column].log_softmax(-1)[true].item()
+    loss = SQUARES.of(predicted, ids, Asked(hidden)).item()
+    assert loss == pytest.approx(total / hidden.sum().item(), rel=1e-5)
+
+
+def test_codes_are_scored_by_the_points_that_are_told(rng: torch.Generator):
+    """The nearer, the likelier: all points that an answer names are those of its logits."""
+    ids, hidden, told = batch(rng)
+    for head in (Near(Line()), Apart(Near(Line()))):
+        predicted = network(head)(ids, hidden, told)
+        assert predicted.points is not None
+        nearest = torch.cdist(predicted.points, Line().vectors()).argmin(-1)
+        assert torch.equal(predicted.output.argmax(-1), nearest)
+    assert network(Codes(4))(ids, hidden, told).points is None
+
+
+def test_likelihood_teaches_the_width_alone(rng: torch.Generator):
+    ids, hidden, told = batch(rng)
+    for head, taught in (
+        (Apart(Near(Line())), {"outlet.scale.weight", "outlet.scale.bias"}),
+        (Near(Line()), None),
+    ):
+        made = network(head)
+        predicted = made(ids, hidden, told)
+        reached = gradients(made, MaskedCrossEntropy().of(predicted, ids, Asked(hidden)))
+        expected = {name for name, _ in made.named_parameters()} if taught is None else taught
+        assert set(reached) == expected
+
+
+def test_all_but_the_width_learns_by_squared_error_alone(rng: torch.Generator):
+    ids, hidden, told = batch(rng)
+    made = network(Apart(Near(Line())))
+    predicted = made(ids, hidden, told)
+    whole = gradients(made, SQUARES.of(predicted, ids, Asked(hidden)))
+    assert predicted.points is not None
+    error = (predicted.points - Line().vectors()[ids])[hidden].square().sum(-1).mean()
+    squared = gradients(made, error)
+    assert set(whole) - set(squared) == {"outlet.scale.weight", "outlet.scale.bias"}
+    for name, value in squared.items():
+        torch.testing.assert_close(whole[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_points_learn_the_mean_of_codes_and_widths_what_is_likeliest_around_it():
+    """Half the codes are 0, half 2: squared error says 1, where one code in four lies."""
+    made = PointOutlet(Near(Line()), 2, apart=True)
+    optimizer = torch.optim.Adam(made.parameters(), 0.02)
+    x = torch.ones(100, 2)
+    ids = torch.tensor([0, 0, 2, 2] * 25)
+    for _ in range(1_500):
+        logits, point = made(x), made.point(x)
+        loss = (point - Line().vectors()[ids]).square().sum(1).mean()
+        optimizer.zero_grad()
+        (loss + F.cross_entropy(logits, ids)).backward()
+        optimizer.step()
+    with torch.no_grad():
+        torch.testing.assert_close(made.point(x)[0], torch.tensor([1.0, 0.0]), atol=0.02, rtol=0)
+        said = made(x)[0].softmax(-1)
+        # The best width of those that a point at 1 allows, found by trying all.
+        widths = torch.linspace(0.1, 20, 20_000)[:, None]
+        away = (Line().vectors() - torch.tensor([1.0, 0.0])).square().sum(1)
+        surprise = -(-away / (2 * widths**2)).log_softmax(1)[:, [0, 2]].mean(1)
+        least = surprise.min().item()
+        assert F.cross_entropy(made(x), ids).item() == pytest.approx(least, abs=1e-3)
+    assert said[0].item() == pytest.approx(said[2].item(), rel=0.2)
+
+
+def test_the_two_losses_start_from_the_same_weights_and_differ_in_nothing_else():
+    (likely,) = seeded("points", "steered_small", [1], False, {})
+    (squared,) = seeded("points", "squared_small", [1], False, {})
+    first, second = (
+        untrained(plan, torch.device("cpu")).state_dict() for plan in (likely, squared)
+    )
+    assert list(first) == list(second)
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+    for ours, theirs in (
+        (points.squared, points.steered),
+        (points.squared_small, points.steered_small),
+    ):
+        assert isinstance(ours.network, Masked)
+        assert isinstance(theirs.network, Masked)
+        assert ours.network.head == Apart(theirs.network.head)  # type: ignore[arg-type]
+        assert ours.objective == MaskedPoint(book=ours.view)  # type: ignore[arg-type]
+        assert (ours.world, ours.view, ours.sampler) == (theirs.world, theirs.view, theirs.sampler)
+    assert points.squared.world == still.steered_seen.world
+    assert points.squared_small.budget == jitter.steered_still_seen_small.budget
+    assert points.squared_moving_small.world == objective.maskgit_steered_small.world
+    beside = points.squared_jepa_small.objective
+    assert isinstance(beside, WithJepa)
+    assert (beside.objective, beside.jepa) == (points.squared_small.objective, jepa.NORMALISED)
+    large = points.squared_jepa.objective
+    assert isinstance(large, WithJepa)
+    assert large.jepa == Jepa(normalised=True)
+
+
+def test_it_draws_codes_of_its_book():
+    made = network(Apart(Near(Line())))
+    drawn = UnmaskingGenerator(made, made.of.shape).seeded(torch.ones(4, 2, 2), torch.arange(4))
+    assert drawn.dtype == torch.long
+    assert set(drawn.flatten().tolist()) <= set(range(4))
+
+
+def test_names_have_no_points(rng: torch.Generator):
+    ids, hidden, told = batch(rng)
+    with pytest.raises(ValueError, match=r"a head of points, such as Apart\(Near\(book\)\)"):
+        SQUARES.of(network(Codes(4))(ids, hidden, told), ids, Asked(hidden))
