@@ -8,36 +8,62 @@
     recombine run points:base points:with_jepa points:steered points:jepa_steered --seeds 1-3
     recombine run points:one_gaussian --seeds 1-3
     python -m benchmarks.still_sheet points runs docs/figures/points_samples.png
+    recombine run loss_or_masks:squared loss_or_masks:named points:squared_small --seeds 1-3
+    python -m benchmarks.still_sheet losses runs docs/figures/losses_samples.png
 
-The models are those of a figure, `masking` or `points`, with 8 layers; the first pictures at the
-end of each run, none picked.
+The models are those of a figure, of `masking` and `points` those with 8 layers; the first pictures
+at the end of each run, none picked.
 """
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.sheet import draw
 
 from recombine.experiments import still
-from recombine.figures import masking, points
+from recombine.experiments.objective import SHORT
+from recombine.figures import loss_or_masks, masking, points
 
 SEEDS = still.vq.seeds
-ASKED = f"triangle-small-blue-{still.TRAINING.steps}.png"
-FIGURES = {"masking": masking.PANELS, "points": points.PANELS}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The models of a figure that are drawn, and after how many steps."""
+
+    models: Mapping[str, str]
+    steps: int = still.TRAINING.steps
+
+    @property
+    def asked(self) -> str:
+        """The file of samples that is shown."""
+        return f"triangle-small-blue-{self.steps}.png"
+
+
+LOSSES = loss_or_masks.PANELS["shapes stand still"]
+# What is new there; the others are in the pictures above, with more layers.
+NEW = ("loss_or_masks:squared", "loss_or_masks:named", "points:squared_small")
+FIGURES = {
+    "masking": Shown(masking.PANELS["8 layers"]),
+    "points": Shown(points.PANELS["8 layers"]),
+    "losses": Shown({w: name for w, name in LOSSES.items() if name in NEW}, SHORT.steps),
+}
 
 
 def main(figure: str, runs: Path, out: Path) -> None:
     """Draw a row per model, a panel per seed."""
     if figure not in FIGURES:
-        sys.exit(f"the models are those of {' or '.join(FIGURES)}; got {figure}")
-    models = FIGURES[figure]["8 layers"]
+        sys.exit(f"the models are those of {', '.join(FIGURES)}; got {figure}")
+    shown = FIGURES[figure]
     rows = {
         words.replace(", ", ",\n"): [
-            runs.joinpath(*name.split(":"), f"seed{seed}", "samples", ASKED) for seed in SEEDS
+            runs.joinpath(*name.split(":"), f"seed{seed}", "samples", shown.asked) for seed in SEEDS
         ]
-        for words, name in models.items()
+        for words, name in shown.models.items()
     }
-    made_by = f"recombine run {next(iter(models.values()))} ... --seeds 1-3"
+    made_by = f"recombine run {next(iter(shown.models.values()))} ... --seeds 1-3"
     draw(rows, [f"seed {seed}" for seed in SEEDS], 6, out, made_by)
 
 

@@ -8,14 +8,18 @@ from benchmarks import still_sheet
 from PIL import Image
 
 from recombine.experiments import declared
-from recombine.figures import experiments_of, points
+from recombine.figures import experiments_of, loss_or_masks, points
 from recombine.figures.jepa import READERS
 from recombine.figures.masking import PANELS, WHOLE, Panels, draw
 from recombine.measurement import Measurement
 from recombine.models.dit import DiT
 from recombine.models.entry import Rows
-from recombine.models.masked import Codes, DiffusionHead, Masked, Mixture, Near
+from recombine.models.masked import Apart, Codes, DiffusionHead, Masked, Mixture, Near
+from recombine.models.voter import Votes
+from recombine.objectives.codes import CodeDiffusion
+from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import WithJepa
+from recombine.objectives.masked import MaskedPoint
 from recombine.report.record import Record
 from recombine.worlds.shapes2d import Shapes2D
 
@@ -108,18 +112,48 @@ def test_a_run_of_one_experiment_is_not_taken_for_that_of_another(name: str):
 @pytest.mark.parametrize("figure", still_sheet.FIGURES)
 def test_the_picture_of_samples_has_a_panel_per_model_and_seed(tmp_path: Path, figure: str):
     runs, out = tmp_path / "runs", tmp_path / "drawn.png"
-    with pytest.raises(SystemExit, match="expected the folder of recombine run still:kl"):
+    first = next(iter(still_sheet.FIGURES[figure].models.values()))
+    with pytest.raises(SystemExit, match=f"expected the folder of recombine run {first}"):
         still_sheet.main(figure, runs, out)
-    with pytest.raises(SystemExit, match="those of masking or points; got mask"):
+    with pytest.raises(SystemExit, match="those of masking, points, losses; got mask"):
         still_sheet.main("mask", runs, out)
-    for name in still_sheet.FIGURES[figure]["8 layers"].values():
+    for name in still_sheet.FIGURES[figure].models.values():
         for seed in still_sheet.SEEDS:
             samples = runs.joinpath(*name.split(":"), f"seed{seed}", "samples")
             samples.mkdir(parents=True)
             colour = "blue" if seed == 1 else "red"
-            Image.new("RGB", (240, 30), colour).save(samples / still_sheet.ASKED)
+            Image.new("RGB", (240, 30), colour).save(samples / still_sheet.FIGURES[figure].asked)
     still_sheet.main(figure, runs, out)
     pixels = np.asarray(Image.open(out).convert("RGB"))
     shares = [(pixels == colour).all(axis=-1).mean() for colour in ([0, 0, 255], [255, 0, 0])]
     assert shares[0] > 0.1
     assert shares[1] == pytest.approx(2 * shares[0], rel=0.05)
+
+
+@pytest.mark.parametrize("title", loss_or_masks.PANELS)
+def test_rows_of_losses_are_runs_that_learn_so(title: str):
+    """All are small, told by adaLN and on codes of what is seen."""
+    known = declared()
+    for words, name in loss_or_masks.PANELS[title].items():
+        family, variant = name.split(":")
+        experiment = known[family][variant]
+        network, learned_by = experiment.network, experiment.objective
+        assert isinstance(experiment.world, Shapes2D)
+        assert (experiment.world == experiment.world.still) == ("still" in title)
+        assert experiment.view.name == "tokenizer_vq"
+        assert experiment.budget == declared()["objective"]["maskgit_small"].budget
+        inside = network.of if isinstance(network, Votes) else network
+        assert not isinstance(inside.entry, Rows) if isinstance(inside, DiT) else inside.steered
+        assert isinstance(inside, DiT) == words.startswith(WHOLE)
+        assert isinstance(network, Votes) == ("names codes" in words)
+        head = network.head if isinstance(network, Masked) else None
+        assert isinstance(head, Near | Apart) == ("points" in words)
+        assert isinstance(learned_by, WithJepa) == ("JEPA" in words)
+        loss = learned_by.objective if isinstance(learned_by, WithJepa) else learned_by
+        by_squares = isinstance(loss, Diffusion | MaskedPoint) or (
+            isinstance(loss, CodeDiffusion) and not loss.named
+        )
+        assert by_squares == ("squared error" in words), name
+    axes = dict(zip(loss_or_masks.PANELS, loss_or_masks.draw([]).axes, strict=True))[title]
+    rows = [label.get_text() for label in axes.get_yticklabels()]
+    assert rows == list(loss_or_masks.PANELS[title])

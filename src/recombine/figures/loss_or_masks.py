@@ -1,0 +1,37 @@
+"""Figure: on codes of what is seen, all told by adaLN, who composes, by which loss?
+
+Reads the records of experiments/loss_or_masks.py and points.py, and beside them jitter.py and
+objective.py; rows and marks are as in masking.svg.
+"""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from recombine.figures.masking import Panels, drawn
+from recombine.report.record import Record
+
+BESIDES = ("points", "jitter", "objective")
+PANELS: Panels = {
+    "shapes stand still": {
+        "DiT, by squared error": "jitter:vq_still_seen_small",
+        "DiT that names codes, by squared error": "loss_or_masks:squared",
+        "DiT that names codes, by cross-entropy": "loss_or_masks:named",
+        "MaskGIT, by cross-entropy": "jitter:steered_still_seen_small",
+        "MaskGIT of points, by cross-entropy": "points:steered_small",
+        "MaskGIT of points, by squared error": "points:squared_small",
+        "MaskGIT of points + JEPA, by squared error": "points:squared_jepa_small",
+    },
+    "places vary": {
+        "DiT, by squared error": "objective:dit_vq_small",
+        "DiT that names codes, by squared error": "loss_or_masks:squared_moving",
+        "DiT that names codes, by cross-entropy": "loss_or_masks:named_moving",
+        "MaskGIT, by cross-entropy": "objective:maskgit_steered_small",
+        "MaskGIT of points, by squared error": "points:squared_moving_small",
+    },
+}
+
+
+def draw(records: Sequence[Record]) -> Figure:
+    """Draw a panel for shapes that stand still, and one where places vary."""
+    return drawn(records, PANELS)
