@@ -278,6 +278,7 @@ COMPARED |= {
     ("points", "squared_jepa_small"): ("squared_small", {"objective", "asks"}),
     ("points", "squared_moving_small"): ("squared_small", {"world"}),
     ("loss_or_masks", "squared"): ("named", {"objective"}),
+    ("loss_or_masks", "squared_even"): ("squared", {"objective"}),
     ("loss_or_masks", "named_moving"): ("named", {"world"}),
     ("loss_or_masks", "squared_moving"): ("named_moving", {"objective"}),
     ("repair", "less"): ("base", {"budget"}),

@@ -124,14 +124,27 @@ def test_no_other_belief_has_a_smaller_loss_than_the_truth(rng: torch.Generator)
         assert losses[1] > losses[0] * 1.005
 
 
-def test_by_squared_error_it_is_the_loss_of_any_denoiser(rng: torch.Generator):
+def test_losses_ask_the_same_and_count_levels_as_they_say(rng: torch.Generator):
+    """The twin, image by image: the same levels and noise, whatever is made of the answers."""
     _, clean = drawn(LAW, 8, rng)
     made, told = voter(LAW), torch.zeros(8, 2)
-    mine = CodeDiffusion(named=False)(made, clean, told, generator=rng.manual_seed(1))
-    theirs = Diffusion(sigma_data=1.0)(made, clean, told, generator=rng.manual_seed(1))
-    assert mine == theirs
-    named = CodeDiffusion()(made, clean, told, generator=rng.manual_seed(1))
-    assert named != mine
+    draws = torch.Generator().manual_seed(1)
+    levels = Diffusion(sigma_data=1.0)
+    sigma = levels.levels(clean, draws)
+    x = clean + sigma[:, None, None, None] * torch.randn(clean.shape, generator=draws)
+    squares, nats = torch.zeros(8), torch.zeros(8)
+    for at in range(8):
+        one = x[at : at + 1], sigma[at : at + 1], told[at : at + 1]
+        squares[at] = (made(*one) - clean[at]).square().mean()
+        nats[at] = made(*one, clean[at : at + 1]).mean()
+    weights = 1 / sigma**2 + 1
+    for loss, expected in (
+        (CodeDiffusion(), nats.mean()),
+        (CodeDiffusion(named=False), (weights * squares).mean()),
+        (CodeDiffusion(named=False, weighed=False), squares.mean()),
+    ):
+        found = loss(made, clean, told, generator=torch.Generator().manual_seed(1))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_mixed_precision_does_not_reach_the_votes(rng: torch.Generator):
@@ -208,5 +221,5 @@ def test_wrong_use_is_said():
         Votes(DiT(2, 4, patch=2, width=8, heads=2), Corners())
     with pytest.raises(ValueError, match="the codes have 2 numbers each; .* vectors of 3"):
         Votes(DiT(3, 4, width=8, heads=2), Corners()).build()
-    with pytest.raises(ValueError, match="neither dropped nor weighed"):
+    with pytest.raises(ValueError, match="no condition is dropped"):
         CodeDiffusion(diffusion=Diffusion(dropout=Dropout(torch.zeros_like)))

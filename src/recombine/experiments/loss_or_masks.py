@@ -3,7 +3,8 @@
 Here is what is between: the DiT of `jitter` and `objective` on code vectors, with the same noise
 and sampler, that names codes (models/voter.py). `named` learns by cross-entropy, as MaskGIT does;
 `squared` is the same network with the DiT's squared error, of the mean over its votes. Shapes stand
-still, tokenizers are of what is seen; `_moving`: places vary (docs/decisions/023).
+still, tokenizers are of what is seen; `_even`: errors count alike at all noise levels, as in
+`named`; `_moving`: places vary (docs/decisions/023).
 
     recombine run loss_or_masks:named --seed 1      # 10 minutes on one core
     recombine run loss_or_masks:squared --seed 1
@@ -38,6 +39,11 @@ squared = voting(
     jitter.vq_still_seen_small,
     CodeDiffusion(named=False),
     "Does a small DiT that names codes, by squared error, compose from shapes that stand still?",
+)
+squared_even = voting(
+    jitter.vq_still_seen_small,
+    CodeDiffusion(named=False, weighed=False),
+    "Does it, by squared error, if all noise levels count alike, as by cross-entropy?",
 )
 named_moving = voting(
     objective.dit_vq_small,
