@@ -10,6 +10,7 @@ from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
 from recombine.experiments import jitter, loss_or_masks, objective
 from recombine.experiments.autoencoder import KL, VQ
+from recombine.models.blocks import closeness
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from recombine.models.gaussian import Constant
@@ -17,7 +18,7 @@ from recombine.models.mixture import MixtureLaw
 from recombine.models.voter import Voter, Votes
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion, Dropout
-from recombine.sample.heun import DenoisingGenerator, Sampler
+from recombine.sample.heun import DenoisingGenerator
 from recombine.session import untrained
 from recombine.views import Latents, tokenizer
 
@@ -39,9 +40,8 @@ def voter(prior: Tensor | None = None) -> Voter:
     """A network that hears nothing, and knows how often each code is, if that is told."""
     made = Votes(DiT(2, SIDE, entry=Vector(2), width=8, layers=1, heads=2), Corners()).build()
     if prior is not None:
-        assert isinstance(made.network.outlet, nn.Linear)
         with torch.no_grad():
-            made.network.outlet.bias.copy_(prior.log())
+            made.outlet.bias.copy_(prior.log())
     return made
 
 
@@ -156,9 +156,40 @@ def test_mixed_precision_does_not_reach_the_votes(rng: torch.Generator):
     torch.testing.assert_close(guess, clean, rtol=0, atol=1e-6)
 
 
+def test_votes_are_counted_in_full_precision(rng: torch.Generator):
+    """Of two codes 0.01 of a nat apart among votes of 40, bf16 would make no difference."""
+    made = voter()
+    with torch.no_grad():
+        made.outlet.bias.copy_(torch.tensor([40.0, 40.01, 40.02, 40.03]))
+    x, sigma = torch.randn(1, 2, SIDE, SIDE, generator=rng), torch.full((1,), 1e5)
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        guess = made(x, sigma, torch.zeros(1, 2))
+    expected = torch.tensor([0.0, 0.01, 0.02, 0.03]).softmax(0) @ Corners().vectors()
+    torch.testing.assert_close(guess[0, :, 1, 1], expected, rtol=0, atol=1e-4)
+
+
+def test_every_code_of_the_shipped_book_is_itself():
+    """None lies on another: the code of a clean vector is the one it was made of."""
+    vectors = Latents("tokenizer_vq", VQ).vectors()
+    assert torch.equal(closeness(vectors, vectors).argmax(-1), torch.arange(len(vectors)))
+
+
+def test_the_network_sees_vectors_of_about_unit_size_at_every_level(rng: torch.Generator):
+    made, sizes = voter(), []
+    made.network.register_forward_pre_hook(lambda _, args: sizes.append(args[0].std().item()))
+    clean = torch.randn(200, 2, SIDE, SIDE, generator=rng)
+    for level in (0.01, 1.0, 50.0):
+        sigma = torch.full((200,), level)
+        x = clean + level * torch.randn(clean.shape, generator=rng)
+        made(x, sigma, torch.zeros(200, 2))
+    assert sizes == pytest.approx([1.0] * 3, abs=0.05)
+
+
 def test_what_is_drawn_are_codes_as_often_as_the_law_says(rng: torch.Generator):
     law = torch.tensor([0.7, 0.1, 0.1, 0.1])
-    draw = DenoisingGenerator(voter(law), (2, SIDE, SIDE), Sampler(steps=32), batch=500)
+    draw = DenoisingGenerator(
+        voter(law), (2, SIDE, SIDE), jitter.vq_still_seen_small.sampler, batch=500
+    )
     vectors = draw(torch.zeros(500, 2), rng).movedim(1, -1).reshape(-1, 2)
     far = torch.cdist(vectors, Corners().vectors())
     assert far.amin(1).quantile(0.99) < 0.02
@@ -169,7 +200,7 @@ def test_what_is_drawn_are_codes_as_often_as_the_law_says(rng: torch.Generator):
 def test_a_vote_moves_what_is_told_and_where_there_is_noise(rng: torch.Generator):
     """The network hears the noisy vectors and the condition, as the DiT that it is."""
     made = voter()
-    for parameter in made.network.parameters():
+    for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.3)
     x, sigma = torch.randn(2, 2, SIDE, SIDE, generator=rng), torch.full((2,), 3.0)
     told = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -221,5 +252,11 @@ def test_wrong_use_is_said():
         Votes(DiT(2, 4, patch=2, width=8, heads=2), Corners())
     with pytest.raises(ValueError, match="the codes have 2 numbers each; .* vectors of 3"):
         Votes(DiT(3, 4, width=8, heads=2), Corners()).build()
+    for wrong in (
+        replace(loss_or_masks.named, objective=Diffusion()),
+        replace(jitter.vq_still_seen_small, objective=CodeDiffusion()),
+    ):
+        with pytest.raises(ValueError, match="Votes learn by CodeDiffusion, and nothing else"):
+            wrong.denoiser()
     with pytest.raises(ValueError, match="no condition is dropped"):
         CodeDiffusion(diffusion=Diffusion(dropout=Dropout(torch.zeros_like)))

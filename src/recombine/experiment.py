@@ -24,6 +24,8 @@ from recombine.denoiser import (
     velocity,
 )
 from recombine.measurement import Measurement
+from recombine.models.voter import Voter
+from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion, StepDiffusion
 from recombine.objectives.jepa import WithJepa
 from recombine.sample.heun import HEUN, DenoisingGenerator, Drawn, Sampler, unwatched
@@ -214,9 +216,15 @@ class Experiment:
     def denoiser(self) -> nn.Module:
         """Return the untrained denoiser; its weights come from torch's global generator.
 
-        Readers, tokenizers and masked models denoise nothing: they are their networks.
+        Readers, tokenizers and masked models denoise nothing, and a `Voter` does as it is: they
+        are their networks.
         """
         network = self.network.build()
+        if isinstance(network, Voter) != isinstance(self.objective, CodeDiffusion):
+            raise ValueError(
+                "Votes learn by CodeDiffusion, and nothing else does; "
+                f"got {type(self.network).__name__} and {self.objective}"
+            )
         if isinstance(self.objective, Diffusion):
             return Preconditioned(network, self.objective.sigma_data)
         if isinstance(self.objective, WithJepa):

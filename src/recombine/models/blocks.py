@@ -41,6 +41,13 @@ def zeroed(module: Module) -> Module:
     return module
 
 
+def closeness(
+    points: Float[Tensor, "*any latent"], vectors: Float[Tensor, "code latent"]
+) -> Float[Tensor, "*any code"]:
+    """Return minus half the squared distance from each vector, but for what all of them share."""
+    return points @ vectors.T - vectors.square().sum(dim=1) / 2
+
+
 class Waves(nn.Module):
     """Numbers as themselves, sines and cosines, so that small differences are heard.
 

@@ -84,7 +84,7 @@ class DiTModule(nn.Module):
         # All layers' shifts, scales and gates in one product: small networks wait for launches.
         self.shares = [6 * of.width] * of.layers + [2 * of.width]
         self.modulation = zeroed(nn.Linear(of.width, sum(self.shares)))
-        self.outlet = zeroed(nn.Linear(of.width, of.channels * of.patch**2))
+        self.outlet: nn.Module = zeroed(nn.Linear(of.width, of.channels * of.patch**2))
 
     def forward(
         self,
@@ -95,7 +95,7 @@ class DiTModule(nn.Module):
     ) -> Float[Tensor, "batch answer height width"]:
         """Answer; the tokens after each layer are added to `states`, where there is such a list.
 
-        It has the channels of the image, unless another outlet was put in (`Voter`).
+        It has the channels of the image, unless the outlet was taken away (`Voter`).
         """
         check_image(x, self.of.channels, self.of.size)
         told = read(self.of.entry, condition, x)

@@ -20,6 +20,7 @@ from recombine.models.blocks import (
     Embedding,
     FactorTokens,
     Transformer,
+    closeness,
     gated,
     head_width,
     heard,
@@ -340,9 +341,7 @@ class PointOutlet(nn.Module):
         if self.apart:
             x, point = x.detach(), point.detach()
         log_scale = self.log_least + F.softplus(self.scale(x) - self.log_least)
-        # The square of the point is the same for every code.
-        closeness = point @ self.vectors.T - self.vectors.square().sum(dim=1) / 2
-        return closeness * (-2 * log_scale).exp()
+        return closeness(point, self.vectors) * (-2 * log_scale).exp()
 
 
 class MixtureOutlet(nn.Module):

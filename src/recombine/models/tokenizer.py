@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from recombine.models.blocks import rms
+from recombine.models.blocks import closeness, rms
 from recombine.models.detector import Block
 from recombine.models.entry import check_counts, check_image
 
@@ -124,9 +124,7 @@ class AutoencoderModule(nn.Module):
         # Not in bf16: neighbouring codes would tie.
         with torch.no_grad(), torch.autocast(latent.device.type, enabled=False):
             places = latent.movedim(1, -1).to(self.codebook.dtype)
-            # The square of the latent is the same for every code.
-            distance = self.codebook.square().sum(dim=1) - 2 * places @ self.codebook.T
-            ids = distance.argmin(dim=-1)
+            ids = closeness(places, self.codebook).argmax(dim=-1)
         return ids, self.vectors(ids).to(latent.dtype)
 
     def ids(

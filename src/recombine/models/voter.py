@@ -1,18 +1,19 @@
 """A denoiser that says of each noisy vector which code it was: continuous noise, discrete answers.
 
-Continuous diffusion for categorical data (Dieleman et al. 2022). The denoised vector is the mean
-over codes, so the sampler is that of any denoiser, and the loss may be of the code or of the mean.
+After continuous diffusion for categorical data (Dieleman et al. 2022); here vectors are those of a
+codebook and do not learn. The denoised vector is the mean over codes, so the sampler is that of any
+denoiser, and the loss may be of the code or of the mean.
 """
 
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from recombine.denoiser import check_call, per_image, quarter_log
-from recombine.models.blocks import zeroed
+from recombine.models.blocks import closeness, zeroed
 from recombine.models.dit import DiT
 from recombine.models.masked import Codebook
 
@@ -53,13 +54,14 @@ class Voter(nn.Module):
         self.register_buffer("vectors", vectors, persistent=False)
         self.vectors: Tensor
         self.network = of.of.build()
-        self.network.outlet = zeroed(nn.Linear(of.of.width, len(vectors)))
+        self.network.outlet = nn.Identity()
+        self.outlet = zeroed(nn.Linear(of.of.width, len(vectors)))
 
     def forward(
         self,
         x: Float[Tensor, "batch latent row column"],
         sigma: Float[Tensor, " batch"],
-        condition: Float[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *told"],
         clean: Float[Tensor, "batch latent row column"] | None = None,
     ) -> Float[Tensor, " batch *answer"]:
         """Return the guess; given the `clean` vectors, how many nats their codes come unexpected.
@@ -68,16 +70,19 @@ class Voter(nn.Module):
         """
         check_call(x, sigma, condition)
         level = per_image(sigma, x)
-        votes = self.network(x / (level**2 + 1).sqrt(), quarter_log(sigma), condition)
+        hidden = self.network(x / (level**2 + 1).sqrt(), quarter_log(sigma), condition)
         # At low noise the difference of two codes is many times what mixed precision tells apart.
         with torch.autocast(x.device.type, enabled=False):
-            logits = votes.to(self.vectors.dtype) + self._closeness(x) / level**2
+            votes = self.outlet(hidden.movedim(1, -1).to(self.vectors.dtype))
+            near = self._near(x)
+            # What is nearest counts 0, so that the others keep their digits.
+            near = near - near.amax(-1, keepdim=True)
+            logits = votes + near / level**2
             if clean is not None:
-                return F.cross_entropy(logits, self._closeness(clean).argmax(1), reduction="none")
-            denoised = torch.einsum("bcij,cd->bdij", logits.softmax(1), self.vectors)
+                ids = self._near(clean).argmax(-1)
+                return F.cross_entropy(logits.movedim(-1, 1), ids, reduction="none")
+            denoised = (logits.softmax(-1) @ self.vectors).movedim(-1, 1)
         return denoised.to(x.dtype)
 
-    def _closeness(self, x: Tensor) -> Float[Tensor, "batch code row column"]:
-        """Return minus half the squared distance from each code, but for what all share."""
-        away = self.vectors.square().sum(1)[:, None, None] / 2
-        return torch.einsum("bdij,cd->bcij", x.to(self.vectors.dtype), self.vectors) - away
+    def _near(self, x: Tensor) -> Float[Tensor, "batch row column code"]:
+        return closeness(x.movedim(1, -1).to(self.vectors.dtype), self.vectors)
