@@ -18,7 +18,7 @@ from recombine.split import BINARY
 CPU, SAMPLES = torch.device("cpu"), 6
 ASKED_TO_COMPOSE = [
     *("dit", "maskgit", "maskgit_small", "maskgit_jepa", "maskgit_steered"),
-    *("dit_still", "maskgit_still"),
+    *("dit_still", "maskgit_still", "maskgit_squares"),
 ]
 MODELS = ["grid_all", "grid_one", "grid_one_local", "list_all", "list_all_local"]
 

@@ -16,6 +16,7 @@ PANELS: Panels = {
     "shapes stand still": {
         "DiT, by squared error": "jitter:vq_still_seen_small",
         "DiT that names codes, by squared error": "loss_or_masks:squared",
+        "DiT that names codes, by squared error, levels alike": "loss_or_masks:squared_even",
         "DiT that names codes, by cross-entropy": "loss_or_masks:named",
         "MaskGIT, by cross-entropy": "jitter:steered_still_seen_small",
         "MaskGIT of points, by cross-entropy": "points:steered_small",
