@@ -85,7 +85,8 @@ def test_variants_are_what_their_row_says(panels: Panels, seen: str, title: str)
         assert ("JEPA" in words) == isinstance(experiment.objective, WithJepa)
         if isinstance(network, Masked):
             heads = {"MaskGIT": Codes, "GIVT": Mixture, "MAR": DiffusionHead}
-            head = Near if "of points" in words else heads[words.split(",")[0].split()[0]]
+            aimed = Apart if "squared error" in words else Near
+            head = aimed if "of points" in words else heads[words.split(",")[0].split()[0]]
             assert isinstance(network.head, head)
             components = network.head.components if isinstance(network.head, Mixture) else 0
             assert (components == 1) == ("one Gaussian" in words)

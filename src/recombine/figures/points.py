@@ -38,6 +38,7 @@ PANELS: Panels = {
         "MaskGIT, by adaLN": "jitter:steered_still_seen_small",
         "MaskGIT of points, by tokens": "points:near_small",
         "MaskGIT of points, by adaLN": "points:steered_small",
+        "MaskGIT of points, squared error, by adaLN": "points:squared_small",
     },
     "small, places vary": {
         "DiT on codes, by adaLN": "objective:dit_vq_small",
