@@ -130,6 +130,18 @@ COMPARED |= {
         for mistake in ("as_zero", "when_sampling")
     },
     **{
+        ("conditioning", f"{told}_still"): (told, {"world", "budget", "seeds"})
+        for told in ("full", "labels_dropout", "full_dropout")
+    },
+    **{
+        ("conditioning", f"{told}_dropout_{mistake}_still"): (
+            f"{told}_dropout_still",
+            {"conditioner", "asks"},
+        )
+        for told in ("labels", "full")
+        for mistake in ("as_zero", "when_sampling")
+    },
+    **{
         ("conditioning", f"{told}_small"): (told, {"network", "budget", "seeds"})
         for told in (
             "full",
@@ -160,7 +172,6 @@ COMPARED |= {
         for how in ("plain", "last", "early", "every", "light", "heavy")
     },
     ("jepa", "steered_small"): ("small", {"network"}),
-    ("jepa", "large"): ("base", {"network", "objective", "asks", "seeds"}),
     ("circuits", "jepa"): ("maskgit", {"objective", "seeds"}),
     **{
         ("objective", f"dit_{what}_tokens{size}"): (f"dit_{what}{size}", {"network", "asks"})
@@ -211,10 +222,6 @@ COMPARED |= {
     ("probe", "celeba"): ("base", {"world", "network", "asks"}),
     ("autoencoder", "vq_celeba"): ("vq", {"world", "network", "asks"}),
     ("autoencoder", "kl_celeba"): ("vq_celeba", {"network", "headline"}),
-    **{
-        ("objective", f"{variant}_large"): (variant, {"network", "asks", "seeds"})
-        for variant in ("dit_vq", "maskgit")
-    },
 }
 MASKED = {"network", "objective", "sampler", "view", "asks"}
 COMPARED |= {
@@ -260,7 +267,7 @@ COMPARED |= {
     ("still", "mar_steered"): ("mar", {"network", "asks"}),
     ("still", "givt_steered"): ("givt", {"network", "asks"}),
     ("still", "jepa_steered"): ("with_jepa", {"network"}),
-    ("still", "vq_large"): ("vq", {"network", "asks", "seeds"}),
+    ("still", "vq_large"): ("vq_seen", {"network", "asks", "seeds"}),
     ("still", "maskgit_large"): ("vq_large", MASKED - {"asks"}),
     ("still", "with_jepa_large"): ("maskgit_large", {"objective"}),
     ("points", "with_jepa"): ("base", {"objective", "asks"}),
@@ -291,6 +298,8 @@ COMPARED |= {
         ("still", f"{variant}_seen"): (variant, {"view"})
         for variant in ("vq", "kl", "mar", "givt", "maskgit", "with_jepa", "steered")
     },
+    ("still", "mar_steered_seen"): ("mar_steered", {"view"}),
+    ("still", "givt_steered_seen"): ("givt_steered", {"view"}),
 }
 # The same models, asked one more question.
 COMPARED |= {

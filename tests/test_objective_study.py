@@ -280,7 +280,6 @@ def test_the_study_is_about_one_thing_at_a_time():
     assert isinstance(conditioning.full.network, DiT)
     beside = {
         "dit": objective.dit_vq,
-        "large": objective.maskgit_large,
         **{name: objective.maskgit_small for name in declared()["jepa"] if "small" in name},
         "steered_small": objective.maskgit_steered_small,
     }

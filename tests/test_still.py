@@ -18,7 +18,7 @@ def stub(name: str, curves: dict[str, Any]) -> Record:
 def test_models_of_still_shapes_have_their_tokenizers_and_jepa_its_targets():
     for name, each in declared()["still"].items():
         kind = "kl" if name.split("_")[0] in ("kl", "mar", "givt") else "vq"
-        whose = "" if name.endswith("_seen") else "_all"
+        whose = "" if name.endswith(("_seen", "_large")) else "_all"
         assert each.view.name == f"tokenizer_{kind}{whose}", name
     assert still.with_jepa.objective.jepa == Jepa((3, 5, 7), weight=0.6, normalised=True)
 

@@ -4,6 +4,7 @@ A DiT on the code vectors of a VQ is told the actual values of each picture (`fu
 factors may go untold in training, with a proper null or by the mistakes of the authors' code.
 
 `_small` ones are small networks (experiments/objective.py); told labels, that is its dit_vq_small.
+`_still` ones are of `still`, on codes of what is seen; told labels, that is its vq_seen.
 
     recombine run conditioning:all --seeds 0-2
     recombine run conditioning:full_small --seeds 1-3     # a quarter of an hour a seed on one core
@@ -12,7 +13,8 @@ factors may go untold in training, with a proper null or by the mistakes of the 
 from dataclasses import replace
 
 from recombine.condition import Actual, Conditioner, Forgetful, everything
-from recombine.experiments import objective
+from recombine.experiment import Experiment
+from recombine.experiments import objective, still
 from recombine.experiments.objective import LABELS, Composition
 from recombine.measure.composition import Expectation
 from recombine.models.dit import DiT
@@ -88,4 +90,28 @@ labels_dropout_when_sampling_small = objective.small(
 )
 full_dropout_when_sampling_small = objective.small(
     full_dropout_when_sampling, "Does it when values are left out of what is asked for, too?"
+)
+
+
+# The same where shapes stand still.
+def standing(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment on shapes that stand still, on codes of what is seen."""
+    there = still.standing(experiment, experiment.view, question)
+    return still.on_seen(there, experiment.view)
+
+
+full_still = standing(full, "Told the actual size and colour, does a DiT compose")
+labels_dropout_still = standing(labels_dropout, "With one label in ten untold, does a DiT compose")
+full_dropout_still = standing(full_dropout, "With one value in ten untold, does a DiT compose")
+labels_dropout_as_zero_still = standing(
+    labels_dropout_as_zero, "With labels left out written as the first one, does a DiT compose"
+)
+full_dropout_as_zero_still = standing(
+    full_dropout_as_zero, "With values left out written as 0, does a DiT compose"
+)
+labels_dropout_when_sampling_still = standing(
+    labels_dropout_when_sampling, "With labels left out when asked, too, does a DiT compose"
+)
+full_dropout_when_sampling_still = standing(
+    full_dropout_when_sampling, "With values left out when asked, too, does a DiT compose"
 )

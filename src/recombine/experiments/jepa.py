@@ -88,8 +88,3 @@ steered_small = replace(
     objective=small.objective,
     asks=base.asks,
 )
-large = replace(
-    objective.maskgit_large,
-    question="Does MaskGIT of the paper's size compose with JEPA beside it?",
-    objective=Jepa(layers=(7, 9, 11))(MaskedCrossEntropy()),
-)

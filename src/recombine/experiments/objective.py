@@ -355,16 +355,3 @@ dit_vq_tokens_small = small(
 maskgit_steered_small = small(maskgit_steered, "Does a small MaskGIT compose when told like a DiT?")
 mar_steered_small = small(mar_steered, "Does a small MAR compose when told like a DiT?")
 givt_steered_small = small(givt_steered, "Does a small GIVT compose when told like a DiT?")
-
-
-# Models of the paper's size, one seed each, to be measured and not shipped.
-def large(experiment: Experiment, question: str) -> Experiment:
-    """Return the experiment with a network of the paper's size."""
-    assert isinstance(experiment.network, DiT | Masked)
-    network = replace(experiment.network, width=384, layers=12, heads=6)
-    asks = (Composition(),)
-    return replace(experiment, question=question, network=network, asks=asks, seeds=(0,))
-
-
-dit_vq_large = large(dit_vq, "Does a DiT of the paper's size compose?")
-maskgit_large = large(maskgit, "Does MaskGIT of the paper's size compose?")

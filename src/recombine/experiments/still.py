@@ -1,9 +1,9 @@
 """The models of Farid et al. 2025 on shapes that stand still (docs/decisions/019).
 
-8 layers and at most 4 M weights each, the same training; `_large` has the paper's size. Tokenizers
-are of every composition, `_seen` of what is seen: there seen codes at seen places draw few new
-compositions (code_places.py). `_steered` models are told like a DiT, `_tokens` ones like a MaskGIT
-(docs/decisions/020).
+8 layers and at most 4 M weights each, the same training. Tokenizers are of every composition, those
+of `_seen` and `_large` (the paper's size) of what is seen: there seen codes at seen places draw few
+new compositions (code_places.py). `_steered` models are told like a DiT, `_tokens` ones like a
+MaskGIT (docs/decisions/020).
 
     recombine run still --seed 1            # a DiT on codes; for a GPU
     recombine run still:maskgit --tiny      # does it run at all?
@@ -13,7 +13,10 @@ from dataclasses import replace
 
 from recombine.experiment import Budget, Experiment
 from recombine.experiments import jepa, objective
+from recombine.experiments.objective import Composition
 from recombine.experiments.tokenizer import CODES, LATENTS, VECTORS
+from recombine.models.dit import DiT
+from recombine.models.masked import Masked
 from recombine.objectives.jepa import Jepa
 from recombine.objectives.masked import MaskedCrossEntropy
 from recombine.train import cosine
@@ -61,15 +64,22 @@ givt_seen = on_seen(givt, objective.givt.view)
 maskgit_seen = on_seen(maskgit, objective.maskgit.view)
 steered_seen = on_seen(steered, objective.maskgit.view)
 with_jepa_seen = on_seen(with_jepa, objective.maskgit.view)
-vq_large = replace(
-    standing(objective.dit_vq_large, VECTORS, "Does a DiT of the paper's size compose"), seeds=(0,)
-)
-maskgit_large = replace(
-    standing(objective.maskgit_large, CODES, "Does MaskGIT of the paper's size compose"),
-    seeds=(0,),
-)
+mar_steered_seen = on_seen(mar_steered, objective.mar.view)
+givt_steered_seen = on_seen(givt_steered, objective.givt.view)
+
+
+def large(seen: Experiment, question: str) -> Experiment:
+    """Return the experiment with a network of the paper's size, one seed, not to be shipped."""
+    assert isinstance(seen.network, DiT | Masked)
+    network = replace(seen.network, width=384, layers=12, heads=6)
+    how = {"network": network, "asks": (Composition(),), "seeds": (0,)}
+    there = replace(seen, question=f"{question} where shapes stand still?", **how)  # type: ignore[arg-type]
+    return on_seen(there, seen.view)
+
+
+vq_large = large(vq_seen, "Does a DiT of the paper's size compose")
+maskgit_large = large(maskgit_seen, "Does MaskGIT of the paper's size compose")
 with_jepa_large = replace(
-    maskgit_large,
-    question="Does MaskGIT of the paper's size compose with JEPA where shapes stand still?",
+    large(with_jepa_seen, "Does MaskGIT of the paper's size compose with JEPA"),
     objective=Jepa(layers=(7, 9, 11), normalised=True)(MaskedCrossEntropy()),
 )
