@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from recombine.commands.run import seeded
 from recombine.experiments import jepa, jitter, objective, points, still
-from recombine.models.masked import Apart, Codes, Head, Masked, MaskedModule, Near, PointOutlet
+from recombine.models.heads import Apart, Codes, Head, Near, PointOutlet
+from recombine.models.masked import Masked, MaskedModule
 from recombine.objectives.jepa import Jepa, WithJepa
 from recombine.objectives.masked import Asked, MaskedCrossEntropy, MaskedPoint
 from recombine.sample.unmask import UnmaskingGenerator

@@ -35,7 +35,7 @@ from recombine.measure.circuits import (
     polysemanticity,
 )
 from recombine.measurement import Measurement
-from recombine.models.masked import DiffusionHead, Mixture
+from recombine.models.heads import DiffusionHead, Mixture
 from recombine.objectives.masked import Asked as Hidden
 from recombine.scene import concept_rows
 from recombine.split import BINARY, CELEBA

@@ -246,6 +246,13 @@ COMPARED |= {
         "mar_still_seen_small",
         {"network", "objective", "sampler", "asks"},
     ),
+    **{
+        ("jitter", f"{name}_steered_still_seen_small"): (
+            f"{name}_still_seen_small",
+            {"network", "asks"},
+        )
+        for name in ("mar", "givt")
+    },
     ("jitter", "jepa_still_seen_small"): ("maskgit_still_seen_small", {"objective", "asks"}),
     ("drawn_places", "maskgit"): ("vq", MASKED - {"asks"}),
     ("drawn_places", "with_jepa"): ("maskgit", {"objective"}),
@@ -279,6 +286,9 @@ COMPARED |= {
     ("points", "one_gaussian_small"): ("near_small", {"network", "objective", "view"}),
     ("points", "near_moving_small"): ("near_small", {"world"}),
     ("points", "jepa_moving_small"): ("near_moving_small", {"objective"}),
+    ("points", "one_gaussian_steered_small"): ("one_gaussian_small", {"network"}),
+    ("points", "givt_squared_small"): ("one_gaussian_steered_small", {"network", "objective"}),
+    ("points", "givt_squared"): ("one_gaussian", {"network", "objective"}),
     ("points", "squared"): ("steered", {"network", "objective"}),
     ("points", "squared_jepa"): ("squared", {"objective", "asks"}),
     ("points", "squared_small"): ("steered_small", {"network", "objective"}),

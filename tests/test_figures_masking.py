@@ -14,7 +14,8 @@ from recombine.figures.masking import PANELS, WHOLE, Panels, draw
 from recombine.measurement import Measurement
 from recombine.models.dit import DiT
 from recombine.models.entry import Rows
-from recombine.models.masked import Apart, Codes, DiffusionHead, Masked, Mixture, Near
+from recombine.models.heads import Apart, Codes, DiffusionHead, Mixture, Near
+from recombine.models.masked import Masked
 from recombine.models.voter import Votes
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion

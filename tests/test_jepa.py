@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import recombine.denoiser
-from recombine.models.masked import Codes, DiffusionHead, Masked, Mixture, Predicted
+from recombine.models.heads import Codes, DiffusionHead, Mixture
+from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import Jepa, WithJepa, target_spread
 from recombine.objectives.masked import (

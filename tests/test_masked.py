@@ -11,7 +11,8 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 
 import recombine.denoiser
 from recombine.models.blocks import parameters_of
-from recombine.models.masked import Codes, DiffusionHead, Masked, Mixed, Mixture, Predicted
+from recombine.models.heads import Codes, DiffusionHead, Mixed, Mixture
+from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion, Dropout
 from recombine.objectives.masked import (
     Asked,

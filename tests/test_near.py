@@ -11,7 +11,8 @@ from recombine.commands.run import seeded
 from recombine.experiments import jepa, jitter, objective, points, still
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.blocks import parameters_of
-from recombine.models.masked import Codes, Masked, Near, PointOutlet, VectorInlet, outlet
+from recombine.models.heads import Codes, Near, PointOutlet, VectorInlet, outlet
+from recombine.models.masked import Masked
 from recombine.sample.unmask import UnmaskingGenerator
 from recombine.session import untrained
 from recombine.views import Codes as ShippedCodes

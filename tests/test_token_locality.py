@@ -14,7 +14,8 @@ from recombine.measure.token_locality import (
     token_influence,
     token_locality,
 )
-from recombine.models.masked import Codes, DiffusionHead, Masked, Mixed, Mixture
+from recombine.models.heads import Codes, DiffusionHead, Mixed, Mixture
+from recombine.models.masked import Masked
 
 SIDE = 4
 CELLS = SIDE**2

@@ -11,7 +11,8 @@ from jaxtyping import config
 from scipy.stats import chi2, kstest, norm
 from torch import Tensor
 
-from recombine.models.masked import Codes, DiffusionHead, Masked, Mixed, Mixture, Predicted
+from recombine.models.heads import Codes, DiffusionHead, Mixed, Mixture
+from recombine.models.masked import Masked, Predicted
 from recombine.sample.guidance import Guidance
 from recombine.sample.heun import HEUN, Sampler, seeded_noise
 from recombine.sample.unmask import Unmask, UnmaskingGenerator, gumbel, unmasking

@@ -17,7 +17,8 @@ from recombine.experiment import Plan
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.masked import Apart, Codes, DiffusionHead, Head, Masked, Mixture, Near
+from recombine.models.heads import Apart, Codes, DiffusionHead, Head, Mixture, Near
+from recombine.models.masked import Masked
 from recombine.models.tokenizer import Autoencoder
 from recombine.models.unet import UNet
 from recombine.models.voter import Votes

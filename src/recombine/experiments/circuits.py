@@ -39,7 +39,8 @@ from recombine.measure.token_locality import (
     token_locality,
 )
 from recombine.measurement import Measurement, averaged
-from recombine.models.masked import Masked, MaskedModule, Mixed, Predicted
+from recombine.models.heads import Mixed
+from recombine.models.masked import Masked, MaskedModule, Predicted
 from recombine.objectives.jepa import JepaModule, WithJepa
 from recombine.objectives.masked import MaskedDiffusion, MaskedObjective, log_density
 from recombine.scene import Composition, Factor, Scenes, concatenate

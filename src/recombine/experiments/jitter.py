@@ -66,6 +66,14 @@ mar_still_seen_small = still(
 givt_still_seen_small = still(
     objective.givt_small, "Does a small GIVT on latents of what is seen compose"
 )
+mar_steered_still_seen_small = still(
+    objective.mar_steered_small,
+    "Does a small MAR told like a DiT, on latents of what is seen, compose",
+)
+givt_steered_still_seen_small = still(
+    objective.givt_steered_small,
+    "Does a small GIVT told like a DiT, on latents of what is seen, compose",
+)
 jepa_still_seen_small = still(
     jepa.small, "Does a small MaskGIT with JEPA on codes of what is seen compose"
 )

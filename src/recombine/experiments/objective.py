@@ -26,8 +26,9 @@ from recombine.measure.nearest import nearest
 from recombine.measurement import Measurement, averaged
 from recombine.models.dit import DiT
 from recombine.models.entry import Rows, Vector
-from recombine.models.masked import Codes as CodeHead
-from recombine.models.masked import DiffusionHead, Masked, Mixture
+from recombine.models.heads import Codes as CodeHead
+from recombine.models.heads import DiffusionHead, Mixture
+from recombine.models.masked import Masked
 from recombine.models.probe import Probe
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import WithJepa, target_spread

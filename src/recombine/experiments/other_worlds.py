@@ -16,7 +16,7 @@ from recombine.experiments.objective import Composition
 from recombine.experiments.probe import FACES
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.masked import Codes as CodeHead
+from recombine.models.heads import Codes as CodeHead
 from recombine.models.masked import Masked
 from recombine.models.probe import Probe
 from recombine.objectives.jepa import Jepa

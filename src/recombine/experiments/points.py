@@ -7,7 +7,7 @@ Gaussian; all else is as in `still`: 8 layers, shapes that stand still, tokenize
 `_small` networks are those of `jitter`, `_moving_small` ones those of `objective` and `jepa`, where
 places vary. By likelihood it is no repair: where shapes stand still MaskGIT does not compose so
 told by tokens, and told by adaLN it has all of level 1, not of level 2. In `squared` ones points
-learn by squared error (docs/decisions/023).
+and means learn by squared error (docs/decisions/023, 024).
 
     recombine run points --seed 1               # 40 s on an H200
     recombine run points:near_small --seed 1    # a quarter of an hour on one core
@@ -19,9 +19,10 @@ from recombine.experiment import Experiment
 from recombine.experiments import jepa, jitter, objective, still
 from recombine.experiments.autoencoder import KL
 from recombine.experiments.objective import Composition
-from recombine.models.masked import Apart, Head, Masked, Mixture, Near
+from recombine.models.heads import Apart, Gaussian, Head, Mixture, Near
+from recombine.models.masked import Masked
 from recombine.objectives.jepa import Jepa
-from recombine.objectives.masked import MaskedPoint
+from recombine.objectives.masked import MaskedMean, MaskedPoint
 from recombine.views import Codes
 
 
@@ -62,6 +63,11 @@ def one(experiment: Experiment, question: str) -> Experiment:
     return with_head(experiment, Mixture(KL.latent, components=1), question)
 
 
+def one_by_squares(experiment: Experiment, question: str) -> Experiment:
+    """Return the experiment of a GIVT whose single Gaussian has its mean by squared error."""
+    return replace(with_head(experiment, Gaussian(KL.latent), question), objective=MaskedMean())
+
+
 base = near(still.maskgit_seen, "Does MaskGIT compose")
 with_jepa = replace(
     near(still.with_jepa_seen, "Does MaskGIT with JEPA compose"), asks=jepa.base.asks
@@ -93,3 +99,14 @@ squared_jepa_small = and_jepa(
     squared_small, jepa.NORMALISED, "Does a small MaskGIT told like a DiT, with JEPA, compose"
 )
 jepa_moving_small = near(jepa.small, "Where places vary, does a small MaskGIT with JEPA compose")
+one_gaussian_steered_small = one(
+    jitter.givt_steered_still_seen_small,
+    "Does a small GIVT told like a DiT compose with one Gaussian?",
+)
+givt_squared = one_by_squares(
+    still.givt_steered_seen, "Does GIVT told like a DiT compose by squared error?"
+)
+givt_squared_small = one_by_squares(
+    jitter.givt_steered_still_seen_small,
+    "Does a small GIVT told like a DiT compose by squared error?",
+)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from recombine.denoiser import check_call, per_image, quarter_log
 from recombine.models.blocks import closeness, zeroed
 from recombine.models.dit import DiT
-from recombine.models.masked import Codebook
+from recombine.models.heads import Codebook
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from recombine.denoiser import unit_noise
-from recombine.models.masked import Codebook, Mixed, Predicted, Predictor
+from recombine.models.heads import Codebook, Mixed
+from recombine.models.masked import Predicted, Predictor
 from recombine.objectives.diffusion import Diffusion
 
 Mask: TypeAlias = Callable[[int, int, torch.Generator], Tensor]
@@ -187,6 +188,24 @@ class MaskedMixture(Hiding):
         assert isinstance(predicted.output, Mixed)
         density = log_density(predicted.output, seen.movedim(1, -1))
         return over_hidden(-density / seen.shape[1], asked.hidden)
+
+
+@dataclass(frozen=True)
+class MaskedMean(Hiding):
+    """Squared error of the means of single Gaussians, and their surprise, which teaches widths.
+
+    For heads that are a `Gaussian`: means and network learn by squared error.
+    """
+
+    def of(
+        self, predicted: Predicted, seen: Float[Tensor, "batch latent side side"], asked: Asked
+    ) -> Float[Tensor, ""]:
+        """Return the loss of an answer."""
+        if predicted.points is None or not isinstance(predicted.output, Mixed):
+            raise ValueError("this objective is for a head that is a Gaussian, such as Gaussian(8)")
+        error = (predicted.points - seen.movedim(1, -1)).square().sum(-1)
+        surprise = MaskedMixture(self.mask).of(predicted, seen, asked)
+        return over_hidden(error, asked.hidden) + surprise
 
 
 def log_density(mixed: Mixed, value: Float[Tensor, "*token latent"]) -> Float[Tensor, "*token"]:

@@ -13,7 +13,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from recombine.denoiser import Denoiser
-from recombine.models.masked import Mixed, Predictor
+from recombine.models.heads import Mixed
+from recombine.models.masked import Predictor
 from recombine.sample.heun import (
     HEUN,
     BySeeds,
