@@ -291,6 +291,8 @@ COMPARED |= {
     ("points", "givt_squared"): ("one_gaussian", {"network", "objective"}),
     ("points", "squared"): ("steered", {"network", "objective"}),
     ("points", "squared_jepa"): ("squared", {"objective", "asks"}),
+    ("points", "squared_jepa_short"): ("squared_jepa", {"budget"}),
+    ("points", "jepa_steered_small"): ("squared_jepa_small", {"network", "objective"}),
     ("points", "squared_small"): ("steered_small", {"network", "objective"}),
     ("points", "squared_jepa_small"): ("squared_small", {"objective", "asks"}),
     ("points", "squared_moving_small"): ("squared_small", {"world"}),

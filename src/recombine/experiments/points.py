@@ -95,8 +95,19 @@ near_moving_small = near(objective.maskgit_small, "Where places vary, does a sma
 squared_jepa = and_jepa(
     squared, Jepa(normalised=True), "Does MaskGIT told like a DiT, with JEPA, compose"
 )
+squared_jepa_short = replace(
+    squared_jepa,
+    question="Does MaskGIT of 8 layers, trained as briefly as small ones, compose so?",
+    budget=objective.SHORT,
+)
 squared_jepa_small = and_jepa(
     squared_small, jepa.NORMALISED, "Does a small MaskGIT told like a DiT, with JEPA, compose"
+)
+jepa_steered_small = replace(
+    steered_small,
+    question="Does a small MaskGIT told like a DiT, with JEPA, compose by points?",
+    objective=jepa.small.objective,
+    asks=jepa.base.asks,
 )
 jepa_moving_small = near(jepa.small, "Where places vary, does a small MaskGIT with JEPA compose")
 one_gaussian_steered_small = one(
