@@ -10,13 +10,17 @@
     python -m benchmarks.still_sheet points runs docs/figures/points_samples.png
     recombine run loss_or_masks:squared loss_or_masks:named points:squared_small --seeds 1-3
     python -m benchmarks.still_sheet losses runs docs/figures/losses_samples.png
+    recombine run points:jepa_steered_small points:squared_jepa_small --seeds 1-3
+    recombine run points:one_gaussian_steered_small points:givt_squared_small --seeds 1-3
+    recombine run jitter:mar_steered_still_seen_small --seeds 1-3
+    python -m benchmarks.still_sheet squares runs docs/figures/squares_samples.png
 
 The models are those of a figure, of `masking` and `points` those with 8 layers; the first pictures
 at the end of each run, none picked.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,13 +46,26 @@ class Shown:
         return f"triangle-small-blue-{self.steps}.png"
 
 
-LOSSES = loss_or_masks.PANELS["shapes stand still"]
-# What is new there; the others are in the pictures above, with more layers.
-NEW = ("loss_or_masks:squared", "loss_or_masks:named", "points:squared_small")
+# What is new there; the others are in other pictures.
+LOSSES = ("loss_or_masks:squared", "loss_or_masks:named", "points:squared_small")
+SQUARES = (
+    *("points:jepa_steered_small", "points:squared_jepa_small"),
+    *("points:one_gaussian_steered_small", "points:givt_squared_small"),
+    "jitter:mar_steered_still_seen_small",
+)
+
+
+def small(names: Sequence[str]) -> Shown:
+    """Return some of the small networks of `losses`."""
+    rows = loss_or_masks.PANELS["shapes stand still"].items()
+    return Shown({words: name for words, name in rows if name in names}, SHORT.steps)
+
+
 FIGURES = {
     "masking": Shown(masking.PANELS["8 layers"]),
     "points": Shown(points.PANELS["8 layers"]),
-    "losses": Shown({w: name for w, name in LOSSES.items() if name in NEW}, SHORT.steps),
+    "losses": small(LOSSES),
+    "squares": small(SQUARES),
 }
 
 

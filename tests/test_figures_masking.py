@@ -8,19 +8,21 @@ from benchmarks import still_sheet
 from PIL import Image
 
 from recombine.experiments import declared
+from recombine.experiments.objective import SHORT
+from recombine.experiments.still import TRAINING
 from recombine.figures import experiments_of, loss_or_masks, points
 from recombine.figures.jepa import READERS
 from recombine.figures.masking import PANELS, WHOLE, Panels, draw
 from recombine.measurement import Measurement
 from recombine.models.dit import DiT
 from recombine.models.entry import Rows
-from recombine.models.heads import Apart, Codes, DiffusionHead, Mixture, Near
+from recombine.models.heads import Apart, Codes, DiffusionHead, Gaussian, Mixture, Near
 from recombine.models.masked import Masked
 from recombine.models.voter import Votes
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import WithJepa
-from recombine.objectives.masked import MaskedPoint
+from recombine.objectives.masked import MaskedDiffusion, MaskedMean, MaskedPoint
 from recombine.report.record import Record
 from recombine.worlds.shapes2d import Shapes2D
 
@@ -117,7 +119,7 @@ def test_the_picture_of_samples_has_a_panel_per_model_and_seed(tmp_path: Path, f
     first = next(iter(still_sheet.FIGURES[figure].models.values()))
     with pytest.raises(SystemExit, match=f"expected the folder of recombine run {first}"):
         still_sheet.main(figure, runs, out)
-    with pytest.raises(SystemExit, match="those of masking, points, losses; got mask"):
+    with pytest.raises(SystemExit, match="those of masking, points, losses, squares; got mask"):
         still_sheet.main("mask", runs, out)
     for name in still_sheet.FIGURES[figure].models.values():
         for seed in still_sheet.SEEDS:
@@ -134,7 +136,7 @@ def test_the_picture_of_samples_has_a_panel_per_model_and_seed(tmp_path: Path, f
 
 @pytest.mark.parametrize("title", loss_or_masks.PANELS)
 def test_rows_of_losses_are_runs_that_learn_so(title: str):
-    """All are small, told by adaLN and on codes of what is seen."""
+    """All are told by adaLN, on codes or latents of what is seen, small but for one panel."""
     known = declared()
     for words, name in loss_or_masks.PANELS[title].items():
         family, variant = name.split(":")
@@ -142,17 +144,23 @@ def test_rows_of_losses_are_runs_that_learn_so(title: str):
         network, learned_by = experiment.network, experiment.objective
         assert isinstance(experiment.world, Shapes2D)
         assert (experiment.world == experiment.world.still) == ("still" in title)
-        assert experiment.view.name == "tokenizer_vq"
-        assert experiment.budget == declared()["objective"]["maskgit_small"].budget
+        kind = "kl" if words.startswith(("GIVT", "MAR")) else "vq"
+        assert experiment.view.name == f"tokenizer_{kind}"
+        short = "8 layers" not in title or "short" in words
+        assert experiment.budget == (SHORT if short else TRAINING)
         inside = network.of if isinstance(network, Votes) else network
         assert not isinstance(inside.entry, Rows) if isinstance(inside, DiT) else inside.steered
         assert isinstance(inside, DiT) == words.startswith(WHOLE)
+        assert (inside.layers == 8) == ("8 layers" in title)
         assert isinstance(network, Votes) == ("names codes" in words)
         head = network.head if isinstance(network, Masked) else None
         assert isinstance(head, Near | Apart) == ("points" in words)
+        single = isinstance(head, Gaussian) or (isinstance(head, Mixture) and head.components == 1)
+        assert single == ("one Gaussian" in words)
+        assert isinstance(head, DiffusionHead) == words.startswith("MAR")
         assert isinstance(learned_by, WithJepa) == ("JEPA" in words)
         loss = learned_by.objective if isinstance(learned_by, WithJepa) else learned_by
-        by_squares = isinstance(loss, Diffusion | MaskedPoint) or (
+        by_squares = isinstance(loss, Diffusion | MaskedPoint | MaskedMean | MaskedDiffusion) or (
             isinstance(loss, CodeDiffusion) and not loss.named
         )
         assert by_squares == ("squared error" in words), name
