@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import recombine.denoiser
-from recombine.models.heads import Codes, DiffusionHead, Mixture
+from recombine.models.heads import Codes, DiffusionHead, Gaussian, Mixture
 from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import Jepa, WithJepa, target_spread
@@ -18,6 +18,7 @@ from recombine.objectives.masked import (
     Blocks,
     MaskedCrossEntropy,
     MaskedDiffusion,
+    MaskedMean,
     MaskedMixture,
 )
 from recombine.sample.heun import Sampler
@@ -29,6 +30,7 @@ JEPA = Jepa(layers=(0, 2), weight=0.6)
 KINDS = [
     (SMALL, MaskedCrossEntropy(Blocks())),
     (replace(SMALL, head=Mixture(3, 2)), MaskedMixture()),
+    (replace(SMALL, head=Gaussian(3)), MaskedMean()),
     (replace(SMALL, head=DiffusionHead(3, 1, 16)), MaskedDiffusion(draws=2)),
 ]
 each_kind = pytest.mark.parametrize(("declared", "objective"), KINDS)

@@ -11,7 +11,7 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 
 import recombine.denoiser
 from recombine.models.blocks import parameters_of
-from recombine.models.heads import Codes, DiffusionHead, Mixed, Mixture
+from recombine.models.heads import Codes, DiffusionHead, Gaussian, Mixed, Mixture
 from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion, Dropout
 from recombine.objectives.masked import (
@@ -19,6 +19,7 @@ from recombine.objectives.masked import (
     Blocks,
     MaskedCrossEntropy,
     MaskedDiffusion,
+    MaskedMean,
     MaskedMixture,
     hide,
     log_density,
@@ -31,14 +32,17 @@ CODES, MIXTURE, DENOISING = (
     replace(SMALL, head=head)
     for head in (Codes(8), Mixture(latent=3, components=5), DiffusionHead(latent=3, width=16))
 )
+GAUSSIAN = replace(SMALL, head=Gaussian(latent=3))
 OBJECTIVES = [
     (CODES, MaskedCrossEntropy()),
     (MIXTURE, MaskedMixture()),
+    (GAUSSIAN, MaskedMean()),
     (DENOISING, MaskedDiffusion(draws=2)),
     (CODES, MaskedCrossEntropy(Blocks())),
 ]
+ANSWERS = ("codes", "mixture", "means", "denoising")
 STEERED = replace(CODES, steered=True)
-each_model = pytest.mark.parametrize("declared", [CODES, MIXTURE, DENOISING, STEERED])
+each_model = pytest.mark.parametrize("declared", [CODES, MIXTURE, GAUSSIAN, DENOISING, STEERED])
 either_way = pytest.mark.parametrize("declared", [CODES, STEERED])
 each_objective = pytest.mark.parametrize(("declared", "objective"), OBJECTIVES)
 
@@ -67,7 +71,7 @@ def flat(output: Tensor | Mixed) -> Tensor:
     return torch.cat([part.flatten() for part in parts])
 
 
-@pytest.mark.parametrize("head", [Codes(256), Mixture(8, 16), DiffusionHead(8, 3)])
+@pytest.mark.parametrize("head", [Codes(256), Mixture(8, 16), Gaussian(8), DiffusionHead(8, 3)])
 def test_a_model_of_the_study_has_at_most_four_million_weights(head):
     assert 2_900_000 < parameters_of(Masked(head=head)) <= 4_000_000
 
@@ -370,17 +374,17 @@ def test_the_best_denoising_loss_on_normal_latents_is_one(rng: torch.Generator):
     assert loss.item() == pytest.approx(1, rel=0.02)
 
 
-@pytest.mark.parametrize("kind", ["codes", "mixture", "denoising"])
+@pytest.mark.parametrize("kind", ANSWERS)
 def test_visible_tokens_do_not_count(kind: str, rng: torch.Generator):
-    declared, objective = dict(zip(("codes", "mixture", "denoising"), OBJECTIVES, strict=False))[
-        kind
-    ]
+    declared, objective = dict(zip(ANSWERS, OBJECTIVES, strict=False))[kind]
     seen = tokens_of(declared, 3, rng)
     asked = objective.asked(seen, rng)
     answer = declared.build()(seen, asked.hidden, told(3, rng), *asked.noisy)
     parts = answer.output if isinstance(answer.output, Mixed) else (answer.output,)
     if kind == "denoising":
         parts = (answer.denoised,)
+    if kind == "means":
+        parts = (answer.points,)
     gradients = torch.autograd.grad(objective.of(answer, seen, asked), parts)
     for gradient in gradients:
         per_token = gradient.abs()

@@ -14,7 +14,7 @@ from recombine.measure.token_locality import (
     token_influence,
     token_locality,
 )
-from recombine.models.heads import Codes, DiffusionHead, Mixed, Mixture
+from recombine.models.heads import Codes, DiffusionHead, Gaussian, Mixed, Mixture
 from recombine.models.masked import Masked
 
 SIDE = 4
@@ -199,7 +199,9 @@ def test_the_condition_and_the_mask_of_each_image_stay_its_own(rng):
         assert found[image].sum() == 8 * (image + 1)
 
 
-@pytest.mark.parametrize("head", [Codes(6), Mixture(2, 3), DiffusionHead(2, 1, 8)], ids=str)
+@pytest.mark.parametrize(
+    "head", [Codes(6), Mixture(2, 3), Gaussian(2), DiffusionHead(2, 1, 8)], ids=str
+)
 def test_networks_are_asked_in_chunks_of_any_size_to_the_same_end(rng, head):
     net = (
         Masked(SIDE, 3, 2, head, width=8, layers=2, heads=2).build().double().requires_grad_(False)

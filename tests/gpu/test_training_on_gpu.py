@@ -17,7 +17,7 @@ from recombine.experiment import Plan
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.heads import Apart, Codes, DiffusionHead, Head, Mixture, Near
+from recombine.models.heads import Apart, Codes, DiffusionHead, Gaussian, Head, Mixture, Near
 from recombine.models.masked import Masked
 from recombine.models.tokenizer import Autoencoder
 from recombine.models.unet import UNet
@@ -29,6 +29,7 @@ from recombine.objectives.jepa import Jepa, WithJepa
 from recombine.objectives.masked import (
     MaskedCrossEntropy,
     MaskedDiffusion,
+    MaskedMean,
     MaskedMixture,
     MaskedPoint,
 )
@@ -65,6 +66,7 @@ KINDS = {
     "maskgit": Kind(masked(Codes(64)).build, MaskedCrossEntropy(), (7, 7)),
     "near": Kind(lambda: masked(Near(BOOK)).build(), MaskedCrossEntropy(), (7, 7)),
     "squares": Kind(lambda: masked(Apart(Near(BOOK))).build(), MaskedPoint(book=BOOK), (7, 7)),
+    "means": Kind(masked(Gaussian()).build, MaskedMean(), (8, 7, 7)),
     "givt": Kind(masked(Mixture()).build, MaskedMixture(), (8, 7, 7)),
     "mar": Kind(masked(DiffusionHead()).build, MaskedDiffusion(), (8, 7, 7)),
     "votes": Kind(lambda: VOTES.build(), CodeDiffusion(), (8, 7, 7), (9,)),
