@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
-BUDGET = 24_500
+BUDGET = 24_700
 PAGES = [("README.md", 150), ("CONTRIBUTING.md", 60), ("src/recombine/__init__.py", 40)]
 # Folders of one machine, written so that this file does not hold such a path itself.
 MACHINE_PATH = re.compile(rb"(?<![\w./-])/(?:work|farm|tmp|root|home|Users)/")

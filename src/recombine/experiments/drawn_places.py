@@ -94,7 +94,6 @@ def asked(experiment: Experiment) -> Experiment:
 vq = asked(still.vq)
 maskgit = asked(still.maskgit)
 with_jepa = asked(still.with_jepa)
-steered = asked(still.steered)
 vq_seen = asked(still.vq_seen)
 maskgit_seen = asked(still.maskgit_seen)
 steered_seen = asked(still.steered_seen)

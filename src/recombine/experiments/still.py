@@ -2,8 +2,7 @@
 
 8 layers and at most 4 M weights each, the same training. Tokenizers are of every composition, those
 of `_seen` and `_large` (the paper's size) of what is seen: there seen codes at seen places draw few
-new compositions (code_places.py). `_steered` models are told like a DiT, `_tokens` ones like a
-MaskGIT (docs/decisions/020).
+new compositions (code_places.py). `_steered` models are told like a DiT (docs/decisions/020).
 
     recombine run still --seed 1            # a DiT on codes; for a GPU
     recombine run still:maskgit --tiny      # does it run at all?
@@ -56,7 +55,6 @@ jepa_steered = replace(
     objective=with_jepa.objective,
     asks=with_jepa.asks,
 )
-vq_tokens = standing(objective.dit_vq_tokens, VECTORS, "Does a DiT told like a MaskGIT compose")
 vq_seen = on_seen(vq, objective.dit_vq.view)
 kl_seen = on_seen(kl, objective.dit_kl.view)
 mar_seen = on_seen(mar, objective.mar.view)
