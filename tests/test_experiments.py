@@ -289,7 +289,10 @@ COMPARED |= {
     ("points", "givt_squared"): ("one_gaussian", {"network", "objective"}),
     ("points", "squared"): ("steered", {"network", "objective"}),
     ("points", "squared_jepa"): ("squared", {"objective", "asks"}),
-    ("points", "squared_jepa_short"): ("squared_jepa", {"budget"}),
+    **{
+        ("points", f"squared_jepa_small_{name}"): ("squared_jepa_small", {"objective", "asks"})
+        for name in ("light", "heavy", "last", "early", "plain")
+    },
     ("points", "jepa_steered_small"): ("squared_jepa_small", {"network", "objective"}),
     ("points", "squared_small"): ("steered_small", {"network", "objective"}),
     ("points", "squared_jepa_small"): ("squared_small", {"objective", "asks"}),
@@ -310,6 +313,7 @@ COMPARED |= {
     },
     ("still", "mar_steered_seen"): ("mar_steered", {"view"}),
     ("still", "givt_steered_seen"): ("givt_steered", {"view"}),
+    ("still", "mar_most_seen"): ("mar_steered_seen", {"objective"}),
 }
 # The same models, asked one more question.
 COMPARED |= {

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import e, log, pi
+from statistics import NormalDist
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from recombine.objectives.masked import (
     MaskedDiffusion,
     MaskedMean,
     MaskedMixture,
+    Most,
     hide,
     log_density,
     scattered,
@@ -265,6 +267,42 @@ def test_the_share_that_is_hidden_follows_its_law(rng: torch.Generator):
         # arccos(u) / (pi / 2) <= p means u >= cos(pi p / 2).
         exact = 1 - torch.tensor(pi / 2 * most).cos()
         assert (share <= most).float().mean().item() == pytest.approx(exact.item(), abs=0.015)
+
+
+def test_most_are_hidden_as_the_normal_law_has_it(rng: torch.Generator):
+    """Of 1 + sigma z, z below 0 and above (least - 1) / sigma: mean and quantiles are known."""
+    declared, law, high = Most(0.4, 0.3), NormalDist(1, 0.3), 0.5
+    low = law.cdf(0.4)
+    share = hide(scattered, torch.empty(20_000, 32, 32), rng, declared).float().mean((1, 2))
+    mean = 1 - 0.3**2 * (law.pdf(1) - law.pdf(0.4)) / (high - low)
+    assert share.mean().item() == pytest.approx(mean, abs=0.003)
+    for most in (0.5, 0.7, 0.9):
+        exact = (law.cdf(most) - low) / (high - low)
+        assert (share <= most).float().mean().item() == pytest.approx(exact, abs=0.02)
+
+
+def test_the_ends_of_most_are_reached():
+    ends = Most()(torch.tensor([0.0, 1.0]))
+    torch.testing.assert_close(ends, torch.tensor([0.7, 1.0]))
+
+
+@pytest.mark.parametrize("least", [-0.1, 1.0, float("nan")])
+def test_a_least_share_is_a_share(least: float):
+    with pytest.raises(ValueError, match="least share hidden is in"):
+        Most(least)
+
+
+@pytest.mark.parametrize("spread", [0.0, -1.0, float("inf")])
+def test_a_spread_of_shares_is_positive(spread: float):
+    with pytest.raises(ValueError, match="spread of shares is positive"):
+        Most(spread=spread)
+
+
+@each_objective
+def test_an_objective_hides_as_many_as_it_is_told(declared, objective, rng: torch.Generator):
+    tokens = tokens_of(declared, 500, rng)
+    asked = replace(objective, portion=Most(0.9)).asked(tokens, rng)
+    assert asked.hidden.float().mean().item() == pytest.approx(0.95, abs=0.02)
 
 
 @pytest.mark.parametrize("mask", [scattered, Blocks()])

@@ -95,13 +95,31 @@ near_moving_small = near(objective.maskgit_small, "Where places vary, does a sma
 squared_jepa = and_jepa(
     squared, Jepa(normalised=True), "Does MaskGIT told like a DiT, with JEPA, compose"
 )
-squared_jepa_short = replace(
-    squared_jepa,
-    question="Does MaskGIT of 8 layers, trained as briefly as small ones, compose so?",
-    budget=objective.SHORT,
-)
 squared_jepa_small = and_jepa(
     squared_small, jepa.NORMALISED, "Does a small MaskGIT told like a DiT, with JEPA, compose"
+)
+
+
+def ablated(beside: Jepa, question: str) -> Experiment:
+    """Return the small MaskGIT of squares with another JEPA beside it."""
+    return replace(and_jepa(squared_small, beside, question), asks=squared_small.asks)
+
+
+squared_jepa_small_light = ablated(
+    replace(jepa.NORMALISED, weight=0.2), "With a third of JEPA's weight, does a small one compose"
+)
+squared_jepa_small_heavy = ablated(
+    replace(jepa.NORMALISED, weight=2.0), "With three times its weight, does a small one compose"
+)
+squared_jepa_small_last = ablated(
+    replace(jepa.NORMALISED, layers=(3,)), "With the last layer's states, does a small one compose"
+)
+squared_jepa_small_early = ablated(
+    replace(jepa.NORMALISED, layers=(1,)), "With an early layer's states, does a small one compose"
+)
+squared_jepa_small_plain = ablated(
+    replace(jepa.NORMALISED, normalised=False),
+    "With JEPA's targets as they are, does a small one compose",
 )
 jepa_steered_small = replace(
     steered_small,

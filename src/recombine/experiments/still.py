@@ -17,7 +17,7 @@ from recombine.experiments.tokenizer import CODES, LATENTS, VECTORS
 from recombine.models.dit import DiT
 from recombine.models.masked import Masked
 from recombine.objectives.jepa import Jepa
-from recombine.objectives.masked import MaskedCrossEntropy
+from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, Most
 from recombine.train import cosine
 from recombine.views import View
 from recombine.worlds.shapes2d import Shapes2D
@@ -63,6 +63,12 @@ maskgit_seen = on_seen(maskgit, objective.maskgit.view)
 steered_seen = on_seen(steered, objective.maskgit.view)
 with_jepa_seen = on_seen(with_jepa, objective.maskgit.view)
 mar_steered_seen = on_seen(mar_steered, objective.mar.view)
+assert isinstance(mar_steered_seen.objective, MaskedDiffusion)
+mar_most_seen = replace(
+    mar_steered_seen,
+    question="Does MAR told like a DiT compose if most tokens are hidden, as its authors do?",
+    objective=replace(mar_steered_seen.objective, portion=Most()),
+)
 givt_steered_seen = on_seen(givt_steered, objective.givt.view)
 
 

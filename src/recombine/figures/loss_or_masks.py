@@ -33,7 +33,12 @@ PANELS: Panels = {
         "MaskGIT, by cross-entropy": "still:steered_seen",
         "MaskGIT of points, by cross-entropy": "points:steered",
         "MaskGIT of points + JEPA, by cross-entropy": "points:jepa_steered",
-        "MaskGIT of points + JEPA, by squared error, short": "points:squared_jepa_short",
+        "MaskGIT of points, by squared error": "points:squared",
+        "MaskGIT of points + JEPA, by squared error": "points:squared_jepa",
+        "GIVT, by likelihood": "still:givt_steered_seen",
+        "GIVT with one Gaussian, by squared error": "points:givt_squared",
+        "MAR, by squared error": "still:mar_steered_seen",
+        "MAR, by squared error, most tokens hidden": "still:mar_most_seen",
     },
     "places vary": {
         "DiT, by squared error": "objective:dit_vq_small",

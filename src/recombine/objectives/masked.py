@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import log, pi
+from statistics import NormalDist
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import torch
@@ -62,6 +63,33 @@ class Blocks:
         return each.gather(1, cell.flatten(1)).unflatten(1, (side, side))
 
 
+Portion: TypeAlias = Callable[[Tensor], Tensor]
+"""A uniform draw for each image -> how many of its tokens are hidden, as a share."""
+
+
+def arccos(draw: Float[Tensor, "*image"]) -> Float[Tensor, "*image"]:
+    """Return any share, more often a large one: arccos(draw) / (pi / 2), of mean 2 / pi."""
+    return draw.acos() / (pi / 2)
+
+
+@dataclass(frozen=True)
+class Most:
+    """Hide at least this share: a normal law around 1, cut off there and at 1 (Li et al. 2024)."""
+
+    least: float = 0.7
+    spread: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least < 1:
+            raise ValueError(f"the least share hidden is in [0, 1); got {self.least}")
+        if not 0 < self.spread < float("inf"):
+            raise ValueError(f"the spread of shares is positive; got {self.spread}")
+
+    def __call__(self, draw: Float[Tensor, "*image"]) -> Float[Tensor, "*image"]:
+        low = NormalDist().cdf((self.least - 1) / self.spread)
+        return 1 + self.spread * torch.special.ndtri(low + draw * (0.5 - low))
+
+
 def _cell(
     side: int, length: Float[Tensor, " batch"], start: Float[Tensor, " batch"]
 ) -> Int[Tensor, "batch side"]:
@@ -71,17 +99,17 @@ def _cell(
 
 
 def hide(
-    mask: Mask, tokens: Shaped[Tensor, " batch *token"], generator: torch.Generator
+    mask: Mask,
+    tokens: Shaped[Tensor, " batch *token"],
+    generator: torch.Generator,
+    portion: Portion = arccos,
 ) -> Bool[Tensor, "batch side side"]:
-    """Hide a share of arccos(u) / (pi / 2) of an image's tokens, u uniform; at least one.
-
-    The mean share is 2 / pi. Nothing is looked at: the smallest number is always hidden.
-    """
+    """Hide a share of an image's tokens; at least one: the smallest number is always hidden."""
     batch, side = len(tokens), tokens.shape[-1]
     draw = torch.rand((batch, 1, 1), generator=generator, device=generator.device)
-    share = draw.acos() / (pi / 2)
     number = mask(batch, side, generator)
-    return (number <= torch.maximum(share, number.amin((1, 2), keepdim=True))).to(tokens.device)
+    least = number.amin((1, 2), keepdim=True)
+    return (number <= torch.maximum(portion(draw), least)).to(tokens.device)
 
 
 class Asked(NamedTuple):
@@ -112,6 +140,7 @@ class Hiding(ABC):
     """What all masked objectives share: some tokens are hidden, and the model is asked for them."""
 
     mask: Mask = scattered
+    portion: Portion = arccos
 
     def __call__(
         self,
@@ -127,7 +156,7 @@ class Hiding(ABC):
 
     def asked(self, seen: Shaped[Tensor, " batch *token"], generator: torch.Generator) -> Asked:
         """Draw what is hidden."""
-        return Asked(hide(self.mask, seen, generator))
+        return Asked(hide(self.mask, seen, generator, self.portion))
 
     @abstractmethod
     def of(
@@ -235,7 +264,7 @@ class MaskedDiffusion(Hiding):
         self, seen: Float[Tensor, "batch latent side side"], generator: torch.Generator
     ) -> Asked:
         """Draw what is hidden, and noise for each token."""
-        hidden = hide(self.mask, seen, generator)
+        hidden = hide(self.mask, seen, generator, self.portion)
         clean = seen.movedim(1, -1)[:, None].expand(-1, self.draws, -1, -1, -1)
         # Not `Diffusion.levels`: the first axis of a draw is the batch, so that processes share it.
         normal = unit_noise(clean[..., 0], generator)
