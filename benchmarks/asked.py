@@ -15,9 +15,9 @@ import torch
 from recombine import run as runner
 from recombine.commands.measure import plan_of
 from recombine.commands.run import chosen_variants, seeded
-from recombine.experiment import spelled
 from recombine.report.origin import device_name
 from recombine.report.record import Record
+from recombine.spelling import spelled
 
 
 def main(out: Path, path: Path, text: str) -> None:

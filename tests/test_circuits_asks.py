@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recombine.condition import Actual, Conditioner, everything
-from recombine.experiment import Ask, Experiment, Findings, Trained, spelled
+from recombine.experiment import Ask, Experiment, Findings, Trained
 from recombine.experiments import conditioning, jepa, objective
 from recombine.experiments.circuits import (
     LOOKED_AT,
@@ -38,6 +38,7 @@ from recombine.measurement import Measurement
 from recombine.models.heads import DiffusionHead, Mixture
 from recombine.objectives.masked import Asked as Hidden
 from recombine.scene import concept_rows
+from recombine.spelling import spelled
 from recombine.split import BINARY, CELEBA
 from recombine.worlds.circles import Circles
 

@@ -13,10 +13,11 @@ from recombine import compute
 from recombine.__main__ import main
 from recombine.commands import compute as command
 from recombine.commands import run as training
-from recombine.experiment import Computation, Findings, Watched, spelled
+from recombine.experiment import Computation, Findings, Watched
 from recombine.experiments import declared, denoise_toy
 from recombine.measurement import Measurement
 from recombine.report.record import Record
+from recombine.spelling import spelled
 
 CPU = torch.device("cpu")
 

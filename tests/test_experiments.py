@@ -20,7 +20,6 @@ from recombine.experiment import (
     Experiment,
     Findings,
     Trained,
-    spelled,
 )
 from recombine.experiments import declared, denoise_circles, denoise_toy
 from recombine.measurement import Measurement
@@ -28,6 +27,7 @@ from recombine.models.mlp import MLP
 from recombine.objectives.diffusion import Diffusion, Dropout, StepDiffusion
 from recombine.report.record import Record
 from recombine.sample.heun import Sampler
+from recombine.spelling import spelled
 from recombine.train import cosine
 from recombine.worlds.circles import Circles
 

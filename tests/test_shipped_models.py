@@ -17,8 +17,8 @@ from recombine.split import BINARY
 
 CPU, SAMPLES = torch.device("cpu"), 6
 ASKED_TO_COMPOSE = [
-    *("dit", "maskgit", "maskgit_small", "maskgit_jepa", "maskgit_steered"),
-    *("dit_still", "maskgit_still", "maskgit_squares"),
+    *("dit", "maskgit", "maskgit_jepa", "maskgit_squares"),
+    *("maskgit_moving", "maskgit_small", "maskgit_steered"),
 ]
 MODELS = ["grid_all", "grid_one", "grid_one_local", "list_all", "list_all_local"]
 

@@ -47,6 +47,14 @@ def spoiled(folder: Path, **tensors: torch.Tensor) -> None:
     Checkpoint({**whole.tensors, **named}, whole.facts).save(path)
 
 
+@needs_weights
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_weights_are_of_the_experiment_as_it_is_declared_now(name: str):
+    """A new field that is spelled would make every weight before it another experiment's."""
+    path = zoo.path(name)
+    plan_of(path).check(Checkpoint.load(path).facts, path)
+
+
 def test_only_the_averaged_weights_are_shipped_in_half_precision(runs: Path):
     packed = zoo.load("grid_all", runs / "zoo")
     (path,) = checkpoints(runs / NAME / "grid_all" / "seed0")

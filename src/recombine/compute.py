@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from recombine.experiment import Computation, Watched, command_of, folder_of, spelled
+from recombine.experiment import Computation, Watched, command_of, folder_of
 from recombine.report.files import write_bytes
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
 from recombine.report.record import Record
+from recombine.spelling import spelled
 
 _COLUMNS = 8
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -30,14 +30,10 @@ from recombine.objectives.diffusion import Diffusion, StepDiffusion
 from recombine.objectives.jepa import WithJepa
 from recombine.sample.heun import HEUN, DenoisingGenerator, Drawn, Sampler, unwatched
 from recombine.sample.unmask import Unmask, UnmaskingGenerator
+from recombine.spelling import LATER, spelled
 from recombine.train import Decay, Objective, constant
 from recombine.views import Centred, View
 
-LATER = "later"
-"""A field that was added later: with its default it is not spelled, so fingerprints stay.
-
-Its default must mean what was done before it came, and may never change.
-"""
 _INVERSE: dict[Reading, Reading] = {noise: denoised_from_noise, velocity: denoised_from_velocity}
 
 
@@ -274,29 +270,6 @@ class Computation(Protocol):
 
     def tiny(self) -> "Computation":
         """Return the same question, answered in a second."""
-
-
-def spelled(value: Any) -> str:
-    """Return a repr that is the same in every process: functions by name, not by address."""
-    if is_dataclass(value) and not isinstance(value, type):
-        # A Files source names its data in its repr, and leaves out the folder.
-        shown = [
-            each
-            for each in fields(value)
-            if each.repr
-            and not (LATER in each.metadata and getattr(value, each.name) == each.default)
-        ]
-        inside = ", ".join(f"{each.name}={spelled(getattr(value, each.name))}" for each in shown)
-        return f"{type(value).__name__}({inside})"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(spelled, value))}{',' if len(value) == 1 else ''})"
-    if "<" not in getattr(value, "__qualname__", "<"):
-        return value.__name__
-    text = repr(value)
-    # An address, or a function that has no name of its own.
-    if " at 0x" in text:
-        raise ValueError(f"an experiment is made of values that can be spelled; got {text}")
-    return text
 
 
 @runtime_checkable

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from recombine.checkpoint import Checkpoint, Metrics, checkpoints, packed, path_of, tidy, unpack
 from recombine.data import Stream
 from recombine.draw import bits
-from recombine.experiment import Findings, Plan, Trained, joined, spelled
+from recombine.experiment import Findings, Plan, Trained, joined
 from recombine.objectives.jepa import WithJepa
 from recombine.report.files import naming, write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
 from recombine.report.record import Record
+from recombine.spelling import spelled
 from recombine.train import Graphed, Share, Step, Weights, train
 
 LOOK = 50

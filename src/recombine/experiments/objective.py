@@ -4,7 +4,7 @@ Farid et al. 2025 (arXiv 2510.03075), RQ2: a DiT, MAR and GIVT model continuous 
 codes. All see four of eight compositions of Shapes2D, told as labels, and are asked for all.
 
     recombine run objective:maskgit --seeds 0-2          # 2 to 3 minutes a seed on one H200
-    recombine measure zoo:maskgit --what composition     # a minute on one core
+    recombine measure zoo:maskgit_moving --what composition     # a minute on one core
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from recombine import zoo
 from recombine.condition import Conditioner, Labels, everything
-from recombine.experiment import LATER, Budget, Experiment, Findings, Trained, joined
+from recombine.experiment import Budget, Experiment, Findings, Trained, joined
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.experiments.probe import Single, fresh, tested
 from recombine.measure.composition import Expectation, accuracies, agreed, over_training
@@ -36,6 +36,7 @@ from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, Mas
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
 from recombine.scene import Scenes, concept_rows
+from recombine.spelling import LATER
 from recombine.split import BINARY, Split
 from recombine.train import cosine
 from recombine.views import Centred, Codes, Latents, View

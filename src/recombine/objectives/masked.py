@@ -6,7 +6,7 @@ words and read more from the same answer.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from math import log, pi
 from statistics import NormalDist
@@ -21,6 +21,7 @@ from recombine.denoiser import unit_noise
 from recombine.models.heads import Codebook, Mixed
 from recombine.models.masked import Predicted, Predictor
 from recombine.objectives.diffusion import Diffusion
+from recombine.spelling import LATER
 
 Mask: TypeAlias = Callable[[int, int, torch.Generator], Tensor]
 """(batch, side, generator) -> a number in [0, 1) per token; those below an image's share hide."""
@@ -140,7 +141,7 @@ class Hiding(ABC):
     """What all masked objectives share: some tokens are hidden, and the model is asked for them."""
 
     mask: Mask = scattered
-    portion: Portion = arccos
+    portion: Portion = field(default=arccos, metadata={LATER: True})
 
     def __call__(
         self,
