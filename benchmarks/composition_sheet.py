@@ -27,13 +27,13 @@ from recombine.split import BINARY, level
 from recombine.worlds.shapes2d import Shapes2D
 
 MODELS = {
-    "dit": "DiT, KL latents",
-    "maskgit": "MaskGIT, codes",
-    "maskgit_small": "small MaskGIT",
-    "maskgit_jepa": "with JEPA",
-    "maskgit_steered": "told like a DiT",
-    "dit_still": "DiT, codes,\nstill, seen",
-    "maskgit_still": "MaskGIT,\nstill, seen",
+    "dit": "DiT",
+    "maskgit": "MaskGIT",
+    "maskgit_jepa": "MaskGIT by\nsquares + JEPA",
+    "maskgit_squares": "small, by\nsquares",
+    "maskgit_moving": "MaskGIT,\nplaces vary",
+    "maskgit_small": "small MaskGIT,\nplaces vary",
+    "maskgit_steered": "told like a DiT,\nplaces vary",
 }
 """Shipped models, and what they are called in the picture."""
 ROWS, COLUMNS, SEED = 2, 3, 0

@@ -1,7 +1,7 @@
 """Do other readers agree on what a model composes? The probe, a linear one, and nearest renders.
 
-    python benchmarks/readers.py results/readers_maskgit.json zoo:maskgit
-    python benchmarks/readers.py results/readers_maskgit_surest.json zoo:maskgit --noise 0
+    python benchmarks/readers.py results/readers_maskgit.json zoo:maskgit_moving
+    python benchmarks/readers.py results/readers_maskgit_surest.json zoo:maskgit_moving --noise 0
     python benchmarks/readers.py results/readers_dit_vq.json objective:dit_vq
 
 For models that were trained before the other two were asked beside the probe, and for MaskGIT with
