@@ -286,6 +286,7 @@ COMPARED |= {
     ("points", "jepa_moving_small"): ("near_moving_small", {"objective"}),
     ("points", "one_gaussian_steered_small"): ("one_gaussian_small", {"network"}),
     ("points", "givt_squared_small"): ("one_gaussian_steered_small", {"network", "objective"}),
+    ("points", "givt_squared_jepa_small"): ("givt_squared_small", {"objective", "asks"}),
     ("points", "givt_squared"): ("one_gaussian", {"network", "objective"}),
     ("points", "squared"): ("steered", {"network", "objective"}),
     ("points", "squared_jepa"): ("squared", {"objective", "asks"}),

@@ -139,3 +139,9 @@ givt_squared_small = one_by_squares(
     jitter.givt_steered_still_seen_small,
     "Does a small GIVT told like a DiT compose by squared error?",
 )
+givt_squared_jepa_small = replace(
+    givt_squared_small,
+    question="Does a small GIVT told like a DiT, with JEPA, compose by squared error?",
+    objective=jepa.NORMALISED(MaskedMean()),
+    asks=objective.givt.asks,
+)
