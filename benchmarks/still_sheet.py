@@ -10,10 +10,8 @@
     python -m benchmarks.still_sheet points runs docs/figures/points_samples.png
     recombine run loss_or_masks:squared loss_or_masks:named points:squared_small --seeds 1-3
     python -m benchmarks.still_sheet losses runs docs/figures/losses_samples.png
-    recombine run points:jepa_steered_small points:squared_jepa_small --seeds 1-3
-    recombine run points:one_gaussian_steered_small points:givt_squared_small --seeds 1-3
-    recombine run jitter:mar_steered_still_seen_small --seeds 1-3
-    python -m benchmarks.still_sheet squares runs docs/figures/squares_samples.png
+    recombine run points:givt_squared_small points:givt_squared_jepa_small --seeds 1-3
+    python -m benchmarks.still_sheet givt runs docs/figures/givt_samples.png
 
 The models are those of a figure, of `masking` and `points` those with 8 layers; the first pictures
 at the end of each run, none picked.
@@ -28,7 +26,7 @@ from benchmarks.sheet import draw
 
 from recombine.experiments import still
 from recombine.experiments.objective import SHORT
-from recombine.figures import loss_or_masks, masking, points
+from recombine.figures import loss_or_masks, masking, points, repaired
 
 SEEDS = still.vq.seeds
 
@@ -48,24 +46,19 @@ class Shown:
 
 # What is new there; the others are in other pictures.
 LOSSES = ("loss_or_masks:squared", "loss_or_masks:named", "points:squared_small")
-SQUARES = (
-    *("points:jepa_steered_small", "points:squared_jepa_small"),
-    *("points:one_gaussian_steered_small", "points:givt_squared_small"),
-    "jitter:mar_steered_still_seen_small",
-)
+GIVT = ("points:givt_squared_small", "points:givt_squared_jepa_small")
 
 
-def small(names: Sequence[str]) -> Shown:
-    """Return some of the small networks of `losses`."""
-    rows = loss_or_masks.PANELS["shapes stand still"].items()
-    return Shown({words: name for words, name in rows if name in names}, SHORT.steps)
+def small(rows: Mapping[str, str], names: Sequence[str]) -> Shown:
+    """Return some small networks of a panel."""
+    return Shown({words: name for words, name in rows.items() if name in names}, SHORT.steps)
 
 
 FIGURES = {
     "masking": Shown(masking.PANELS["8 layers"]),
     "points": Shown(points.PANELS["8 layers"]),
-    "losses": small(LOSSES),
-    "squares": small(SQUARES),
+    "losses": small(loss_or_masks.PANELS["shapes stand still"], LOSSES),
+    "givt": small(repaired.PANELS["small networks"], GIVT),
 }
 
 

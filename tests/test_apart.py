@@ -154,7 +154,7 @@ def test_the_two_losses_start_from_the_same_weights_and_differ_in_nothing_else()
         assert (ours.world, ours.view, ours.sampler) == (theirs.world, theirs.view, theirs.sampler)
     assert points.squared.world == still.steered_seen.world
     assert points.squared_small.budget == jitter.steered_still_seen_small.budget
-    assert points.squared_moving_small.world == objective.maskgit_steered_small.world
+    assert points.squared_jepa_moving_small.world == objective.maskgit_steered_small.world
     beside = points.squared_jepa_small.objective
     assert isinstance(beside, WithJepa)
     assert (beside.objective, beside.jepa) == (points.squared_small.objective, jepa.NORMALISED)

@@ -1,6 +1,7 @@
 """The figure of who composes where shapes stand still: each run in its row, rows as they say."""
 
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from PIL import Image
 from recombine.experiments import declared
 from recombine.experiments.objective import SHORT
 from recombine.experiments.still import TRAINING
-from recombine.figures import experiments_of, loss_or_masks, points
+from recombine.figures import experiments_of, loss_or_masks, points, repaired
 from recombine.figures.jepa import READERS
 from recombine.figures.masking import PANELS, WHOLE, Panels, draw
 from recombine.measurement import Measurement
@@ -49,7 +50,10 @@ def test_a_run_is_in_the_row_of_its_model_and_the_panel_of_its_size():
 
 
 def test_the_line_parts_what_sees_all_tokens_from_what_is_masked():
-    figures = [(draw, PANELS), (points.draw, points.PANELS)]
+    figures = [
+        (draw, PANELS),
+        *((each.draw, each.PANELS) for each in (points, loss_or_masks, repaired)),
+    ]
     drawn = [
         each
         for how, panels in figures
@@ -119,7 +123,7 @@ def test_the_picture_of_samples_has_a_panel_per_model_and_seed(tmp_path: Path, f
     first = next(iter(still_sheet.FIGURES[figure].models.values()))
     with pytest.raises(SystemExit, match=f"expected the folder of recombine run {first}"):
         still_sheet.main(figure, runs, out)
-    with pytest.raises(SystemExit, match="those of masking, points, losses, squares; got mask"):
+    with pytest.raises(SystemExit, match="those of masking, points, losses, givt; got mask"):
         still_sheet.main("mask", runs, out)
     for name in still_sheet.FIGURES[figure].models.values():
         for seed in still_sheet.SEEDS:
@@ -134,22 +138,27 @@ def test_the_picture_of_samples_has_a_panel_per_model_and_seed(tmp_path: Path, f
     assert shares[1] == pytest.approx(2 * shares[0], rel=0.05)
 
 
-@pytest.mark.parametrize("title", loss_or_masks.PANELS)
-def test_rows_of_losses_are_runs_that_learn_so(title: str):
-    """All are told by adaLN, on codes or latents of what is seen, small but for one panel."""
+@pytest.mark.parametrize(
+    ("figure", "title"),
+    [(figure, title) for figure in (loss_or_masks, repaired) for title in figure.PANELS],
+)
+def test_rows_of_losses_are_runs_that_learn_so(figure: ModuleType, title: str):
+    """All are on codes or latents of what is seen, and told by adaLN if not said otherwise."""
     known = declared()
-    for words, name in loss_or_masks.PANELS[title].items():
+    for words, name in figure.PANELS[title].items():
         family, variant = name.split(":")
         experiment = known[family][variant]
         network, learned_by = experiment.network, experiment.objective
         assert isinstance(experiment.world, Shapes2D)
-        assert (experiment.world == experiment.world.still) == ("still" in title)
+        assert (experiment.world == experiment.world.still) == ("vary" not in title)
         kind = "kl" if words.startswith(("GIVT", "MAR")) else "vq"
         assert experiment.view.name == f"tokenizer_{kind}"
-        short = "8 layers" not in title or "short" in words
-        assert experiment.budget == (SHORT if short else TRAINING)
+        assert experiment.budget == (TRAINING if "8 layers" in title else SHORT)
         inside = network.of if isinstance(network, Votes) else network
-        assert not isinstance(inside.entry, Rows) if isinstance(inside, DiT) else inside.steered
+        by_tokens = (
+            isinstance(inside.entry, Rows) if isinstance(inside, DiT) else not inside.steered
+        )
+        assert by_tokens == words.endswith("by tokens")
         assert isinstance(inside, DiT) == words.startswith(WHOLE)
         assert (inside.layers == 8) == ("8 layers" in title)
         assert isinstance(network, Votes) == ("names codes" in words)
@@ -164,6 +173,6 @@ def test_rows_of_losses_are_runs_that_learn_so(title: str):
             isinstance(loss, CodeDiffusion) and not loss.named
         )
         assert by_squares == ("squared error" in words), name
-    axes = dict(zip(loss_or_masks.PANELS, loss_or_masks.draw([]).axes, strict=True))[title]
+    axes = dict(zip(figure.PANELS, figure.draw([]).axes, strict=True))[title]
     rows = [label.get_text() for label in axes.get_yticklabels()]
-    assert rows == list(loss_or_masks.PANELS[title])
+    assert rows == list(figure.PANELS[title])

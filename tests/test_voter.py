@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
-from recombine.experiments import jitter, loss_or_masks, objective
+from recombine.experiments import jitter, loss_or_masks
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.blocks import closeness
 from recombine.models.dit import DiT
@@ -231,20 +231,17 @@ def test_the_two_losses_start_from_the_same_weights_and_differ_in_nothing_else()
     assert isinstance(first, Voter)
     for one, two in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
         assert torch.equal(one, two)
-    for plain, one, two in (
-        (jitter.vq_still_seen_small, loss_or_masks.named, loss_or_masks.squared),
-        (objective.dit_vq_small, loss_or_masks.named_moving, loss_or_masks.squared_moving),
-    ):
-        asks, question = plain.asks, plain.question
-        for each in (one, two):
-            assert isinstance(each.network, Votes)
-            same = replace(each, network=plain.network, objective=plain.objective, asks=asks)
-            assert replace(same, question=question) == plain
-            assert each.network.of == plain.network
-        assert replace(two, objective=one.objective, question=one.question) == one
-        assert isinstance(
-            untrained(replace(named, experiment=plain), torch.device("cpu")), Preconditioned
-        )
+    plain, one, two = jitter.vq_still_seen_small, loss_or_masks.named, loss_or_masks.squared
+    asks, question = plain.asks, plain.question
+    for each in (one, two):
+        assert isinstance(each.network, Votes)
+        same = replace(each, network=plain.network, objective=plain.objective, asks=asks)
+        assert replace(same, question=question) == plain
+        assert each.network.of == plain.network
+    assert replace(two, objective=one.objective, question=one.question) == one
+    assert isinstance(
+        untrained(replace(named, experiment=plain), torch.device("cpu")), Preconditioned
+    )
 
 
 def test_wrong_use_is_said():

@@ -87,16 +87,18 @@ steered_small = near(
 one_gaussian_small = one(
     jitter.givt_still_seen_small, "Does a small GIVT compose with one Gaussian?"
 )
-MOVING = "Where places vary, does a small MaskGIT told like a DiT compose"
+MOVING = "Where places vary, does a small MaskGIT told like a DiT, with JEPA, compose"
 squared = by_squares(steered, "Does MaskGIT told like a DiT compose")
 squared_small = by_squares(steered_small, "Does a small MaskGIT told like a DiT compose")
-squared_moving_small = by_squares(near(objective.maskgit_steered_small, MOVING), MOVING)
 near_moving_small = near(objective.maskgit_small, "Where places vary, does a small MaskGIT compose")
 squared_jepa = and_jepa(
     squared, Jepa(normalised=True), "Does MaskGIT told like a DiT, with JEPA, compose"
 )
 squared_jepa_small = and_jepa(
     squared_small, jepa.NORMALISED, "Does a small MaskGIT told like a DiT, with JEPA, compose"
+)
+squared_jepa_moving_small = and_jepa(
+    by_squares(near(objective.maskgit_steered_small, MOVING), MOVING), jepa.NORMALISED, MOVING
 )
 
 

@@ -55,7 +55,9 @@ def drawn(records: Sequence[Record], models: Panels) -> Figure:
         runs.setdefault(f"{experiment(record)}:{variant(record)}", []).append(record)
     heights = [len(rows) for rows in models.values()]
     figure = Figure(figsize=(7.5, 0.38 * sum(heights) + 0.9), layout="constrained")
-    panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[
+        :, 0
+    ]
     for axes, (title, rows) in zip(panels, models.items(), strict=True):
         _panel(axes, title, rows, runs)
     panels[-1].set_xlabel("drawn as asked, two factors away from what was seen: late mean")
