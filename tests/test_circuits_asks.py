@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from recombine.condition import Actual, Conditioner, everything
 from recombine.experiment import Ask, Experiment, Findings, Trained
-from recombine.experiments import conditioning, jepa, objective
+from recombine.experiments import conditioning, jepa, objective, points
 from recombine.experiments.circuits import (
     LOOKED_AT,
     Circuits,
@@ -51,6 +51,10 @@ HEADS = {"givt": Mixture(8, 3), "mar": DiffusionHead(8, 1, 16, sigma_data=1.0)}
 CONTINUOUS = {
     name: replace(getattr(objective, name), network=replace(SMALL, head=head))
     for name, head in HEADS.items()
+}
+POINTS = {
+    name: replace(of, network=replace(SMALL, head=of.network.head))
+    for name, of in (("points", points.squared), ("means", points.givt_squared))
 }
 CIRCUITS, TOKENS = Circuits(samples=3, masks=2), TokenLocality(samples=1)
 
@@ -101,7 +105,9 @@ def test_the_same_seed_finds_the_same_in_any_mode(ask):
 
 
 @pytest.mark.parametrize(
-    "experiment", [MASKGIT, STEERED, *CONTINUOUS.values()], ids=["codes", "steered", *HEADS]
+    "experiment",
+    [MASKGIT, STEERED, *CONTINUOUS.values(), *POINTS.values()],
+    ids=["codes", "steered", *HEADS, *POINTS],
 )
 def test_every_kind_of_masked_model_can_be_asked(experiment):
     found = asked_of(experiment, CIRCUITS)
@@ -226,7 +232,11 @@ def test_layers_may_be_chosen():
         looked_at(trained_of(MASKGIT), (0, 2))
 
 
-@pytest.mark.parametrize("experiment", [MASKGIT, *CONTINUOUS.values()], ids=["codes", *HEADS])
+@pytest.mark.parametrize(
+    "experiment",
+    [MASKGIT, *CONTINUOUS.values(), *POINTS.values()],
+    ids=["codes", *HEADS, *POINTS],
+)
 def test_closeness_is_minus_the_loss_of_an_image(experiment):
     model, loss = untrained(experiment), objective_of(experiment)
     tokens, told = rendered(trained_of(experiment, model), BINARY.asked, 1, 3)

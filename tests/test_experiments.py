@@ -197,6 +197,8 @@ COMPARED |= {
     ("circuits", "jepa_steered_small"): ("jepa_small", {"network"}),
     ("circuits", "maskgit_steered_all_small"): ("maskgit_steered_small", {"view"}),
     ("circuits", "jepa_all_small"): ("jepa_small", {"view"}),
+    ("circuits", "maskgit_still"): ("maskgit", {"world", "budget", "seeds"}),
+    ("circuits", "squared_jepa_still"): ("maskgit_still", {"network", "objective"}),
     ("circuits", "mar"): ("maskgit", {"network", "objective", "sampler", "view"}),
     ("circuits", "givt"): ("mar", {"network", "objective", "sampler"}),
     **{

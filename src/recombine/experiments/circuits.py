@@ -1,11 +1,12 @@
 """Which neurons, tokens and factors make the answers of masked models of Shapes2D?
 
-    recombine measure zoo:maskgit --what circuits
-    recombine measure zoo:maskgit --what token_locality
+    recombine measure zoo:maskgit_jepa --what circuits
+    recombine measure zoo:maskgit_jepa --what token_locality
 
 Exploratory: what the numbers mean is declared in measure/circuits.py and measure/token_locality.py.
 Looked at are fresh renders as the model sees them, half of their tokens hidden, with every factor
-told. The models are those of objective.py and jepa.py, asked at the end of training.
+told. The models are those of objective.py, jepa.py, still.py and points.py, asked at the end of
+training.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from recombine.experiment import Experiment, Findings, Trained
 from recombine.experiments import jepa as jepa_study
-from recombine.experiments import objective, tokenizer
+from recombine.experiments import objective, points, still, tokenizer
 from recombine.measure.circuits import (
     DEFINITION,
     Asked,
@@ -42,7 +43,13 @@ from recombine.measurement import Measurement, averaged
 from recombine.models.heads import Mixed
 from recombine.models.masked import Masked, MaskedModule, Predicted
 from recombine.objectives.jepa import JepaModule, WithJepa
-from recombine.objectives.masked import MaskedDiffusion, MaskedObjective, log_density
+from recombine.objectives.masked import (
+    MaskedDiffusion,
+    MaskedMean,
+    MaskedObjective,
+    MaskedPoint,
+    log_density,
+)
 from recombine.scene import Composition, Factor, Scenes, concatenate
 from recombine.split import BINARY, Split
 from recombine.worlds.shapes2d import Shapes2D
@@ -52,8 +59,9 @@ RENDERED = 10_061
 LOOKED_AT = (
     "Neurons are those between the two layers that think, heads those of attention before they "
     "are mixed. The target is how well an image's hidden tokens are predicted: the mean over them "
-    "of the log-likelihood, or of minus the weighed error of a diffusion head. Means over inputs "
-    "are over those with the same tokens hidden."
+    "of the log-likelihood, or of minus the weighed error of a diffusion head, less the squared "
+    "error of points where it teaches them. Means over inputs are over those with the same tokens "
+    "hidden."
 )
 """What `DEFINITION` leaves open, to be printed beside it."""
 NEURONS, HEADS = "polysemantic@layer", "polysemantic_heads@layer"
@@ -295,6 +303,8 @@ def closeness(
         good = log_density(answer.output, tokens.movedim(1, -1)) / tokens.shape[1]
     else:
         good = answer.output.log_softmax(dim=-1).gather(-1, tokens[..., None])[..., 0]
+    if isinstance(learned_by, MaskedPoint | MaskedMean):
+        good = good - learned_by.away(answer, tokens)
     return torch.where(hidden, good, 0).sum(dim=(1, 2)) / hidden.sum(dim=(1, 2))
 
 
@@ -332,6 +342,12 @@ maskgit = looked_into(objective.maskgit, "What inside MaskGIT makes a compositio
 jepa = looked_into(jepa_study.base, "What inside MaskGIT makes one with JEPA beside it?")
 mar = looked_into(objective.mar, "What inside MAR makes a composition?")
 givt = looked_into(objective.givt, "What inside GIVT makes a composition?")
+maskgit_still = looked_into(
+    still.maskgit_seen, "What is inside MaskGIT where shapes stand still, and it fails?"
+)
+squared_jepa_still = looked_into(
+    points.squared_jepa, "What is inside MaskGIT that squared error and JEPA repair?"
+)
 
 
 # At this size some seeds compose and some do not (docs/decisions/012, 020): so it is also asked how

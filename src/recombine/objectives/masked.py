@@ -193,11 +193,17 @@ class MaskedPoint(Hiding):
         self, predicted: Predicted, seen: Int[Tensor, "batch side side"], asked: Asked
     ) -> Float[Tensor, ""]:
         """Return the loss of an answer."""
+        away = over_hidden(self.away(predicted, seen), asked.hidden)
+        return away + MaskedCrossEntropy(self.mask).of(predicted, seen, asked)
+
+    def away(
+        self, predicted: Predicted, seen: Int[Tensor, "batch side side"]
+    ) -> Float[Tensor, "batch side side"]:
+        """Return the squared distance of each point from its code's vector."""
         if predicted.points is None:
             raise ValueError("this objective is for a head of points, such as Apart(Near(book))")
         true = F.embedding(seen, vectors(self.book, seen.device))
-        away = over_hidden((predicted.points - true).square().sum(-1), asked.hidden)
-        return away + MaskedCrossEntropy(self.mask).of(predicted, seen, asked)
+        return (predicted.points - true).square().sum(-1)
 
 
 # A step that is recorded as a CUDA graph cannot fetch them again.
@@ -231,11 +237,16 @@ class MaskedMean(Hiding):
         self, predicted: Predicted, seen: Float[Tensor, "batch latent side side"], asked: Asked
     ) -> Float[Tensor, ""]:
         """Return the loss of an answer."""
+        away = over_hidden(self.away(predicted, seen), asked.hidden)
+        return away + MaskedMixture(self.mask).of(predicted, seen, asked)
+
+    def away(
+        self, predicted: Predicted, seen: Float[Tensor, "batch latent side side"]
+    ) -> Float[Tensor, "batch side side"]:
+        """Return the squared distance of each mean from its latent."""
         if predicted.points is None or not isinstance(predicted.output, Mixed):
             raise ValueError("this objective is for a head that is a Gaussian, such as Gaussian(8)")
-        error = (predicted.points - seen.movedim(1, -1)).square().sum(-1)
-        surprise = MaskedMixture(self.mask).of(predicted, seen, asked)
-        return over_hidden(error, asked.hidden) + surprise
+        return (predicted.points - seen.movedim(1, -1)).square().sum(-1)
 
 
 def log_density(mixed: Mixed, value: Float[Tensor, "*token latent"]) -> Float[Tensor, "*token"]:
