@@ -63,14 +63,14 @@ def record(experiment: str, seed: int = 0, shift: float = 0.0) -> Record:
 
 
 def test_a_panel_has_our_means_and_the_papers_curves():
-    runs = [record("objective:maskgit"), record("objective:maskgit", 1, 0.2), record("jepa:heavy")]
+    runs = [record("objective:maskgit"), record("objective:maskgit", 1, 0.2), record("jepa:blocks")]
     drawn = figure.draw(runs)
     shown = [axes for axes in drawn.axes if axes.get_visible()]
     # One of the two variants has the paper's curves over an axis of its own.
     assert len(shown) == 3
     first = next(axes for axes in shown if axes.get_title(loc="left") == "maskgit")
     assert [line.get_ydata()[0] for line in first.lines] == pytest.approx([0.1, 0.3, 0.5])
-    other = next(axes for axes in shown if axes.get_title(loc="left") == "jepa: heavy")
+    other = next(axes for axes in shown if axes.get_title(loc="left") == "jepa: blocks")
     assert [line.get_ydata()[0] for line in other.lines] == pytest.approx([0.0, 0.2, 0.4])
     theirs = next(axes for axes in shown if not axes.get_title(loc="left"))
     assert len(theirs.lines) == 3

@@ -339,9 +339,6 @@ def looked_into(experiment: Experiment, question: str) -> Experiment:
 
 
 maskgit = looked_into(objective.maskgit, "What inside MaskGIT makes a composition?")
-jepa = looked_into(jepa_study.base, "What inside MaskGIT makes one with JEPA beside it?")
-mar = looked_into(objective.mar, "What inside MAR makes a composition?")
-givt = looked_into(objective.givt, "What inside GIVT makes a composition?")
 maskgit_still = looked_into(
     still.maskgit_seen, "What is inside MaskGIT where shapes stand still, and it fails?"
 )

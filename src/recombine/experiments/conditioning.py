@@ -103,15 +103,6 @@ def standing(experiment: Experiment, question: str) -> Experiment:
 full_still = standing(full, "Told the actual size and colour, does a DiT compose")
 labels_dropout_still = standing(labels_dropout, "With one label in ten untold, does a DiT compose")
 full_dropout_still = standing(full_dropout, "With one value in ten untold, does a DiT compose")
-labels_dropout_as_zero_still = standing(
-    labels_dropout_as_zero, "With labels left out written as the first one, does a DiT compose"
-)
 full_dropout_as_zero_still = standing(
     full_dropout_as_zero, "With values left out written as 0, does a DiT compose"
-)
-labels_dropout_when_sampling_still = standing(
-    labels_dropout_when_sampling, "With labels left out when asked, too, does a DiT compose"
-)
-full_dropout_when_sampling_still = standing(
-    full_dropout_when_sampling, "With values left out when asked, too, does a DiT compose"
 )

@@ -35,12 +35,6 @@ base = replace(
 )
 normalised = with_jepa(Jepa(normalised=True), "Does it with targets of mean 0 and variance 1?")
 blocks = with_jepa(Jepa(), "Does it when blocks are hidden?", MaskedCrossEntropy(Blocks()))
-last = with_jepa(Jepa(layers=(7,)), "Does it with the last layer's states alone?")
-middle = with_jepa(Jepa(layers=(4,)), "Does it with a middle layer's states alone?")
-early = with_jepa(Jepa(layers=(1, 3)), "Does it with early layers' states?")
-every = with_jepa(Jepa(layers=tuple(range(8))), "Does it with every layer's states?")
-light = with_jepa(Jepa(weight=0.2), "Does it with a third of the weight?")
-heavy = with_jepa(Jepa(weight=2.0), "Does it with three times the weight?")
 dit = replace(
     objective.dit_vq,
     question="Does JEPA help a DiT that composes by itself?",
