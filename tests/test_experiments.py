@@ -240,6 +240,10 @@ COMPARED |= {
         for name in ("mar", "givt")
     },
     ("jitter", "jepa_still_seen_small"): ("maskgit_still_seen_small", {"objective", "asks"}),
+    ("jitter", "mar_jepa_still_seen_small"): (
+        "mar_steered_still_seen_small",
+        {"objective", "asks"},
+    ),
     ("drawn_places", "maskgit"): ("vq", MASKED - {"asks"}),
     ("drawn_places", "with_jepa"): ("maskgit", {"objective"}),
     ("drawn_places", "vq_seen"): ("vq", {"view"}),

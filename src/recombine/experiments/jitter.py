@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from recombine.experiment import Experiment
 from recombine.experiments import jepa, objective, tokenizer
+from recombine.objectives.masked import MaskedDiffusion
 from recombine.worlds.shapes2d import Shapes2D
 
 
@@ -76,4 +77,11 @@ givt_steered_still_seen_small = still(
 )
 jepa_still_seen_small = still(
     jepa.small, "Does a small MaskGIT with JEPA on codes of what is seen compose"
+)
+assert isinstance(objective.mar.objective, MaskedDiffusion)
+mar_jepa_still_seen_small = replace(
+    mar_steered_still_seen_small,
+    question="Does a small MAR told like a DiT, with JEPA, compose from shapes that stand still?",
+    objective=jepa.NORMALISED(objective.mar.objective),
+    asks=objective.mar.asks,
 )

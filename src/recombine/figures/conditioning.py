@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from recombine.figures.objective import beside
 from recombine.report.record import Record
 
-BESIDES = ("objective",)
-STAND_BESIDE = ("dit_vq_small",)
+BESIDES = ("objective", "still")
+STAND_BESIDE = ("dit_vq_small", "vq_seen")
 
 
 def draw(records: Sequence[Record]) -> Figure:

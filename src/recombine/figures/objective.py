@@ -26,7 +26,7 @@ WORDS = {0: "seen", 1: "one factor away", 2: "two factors away"}
 COLUMNS = 4
 DITS = {"kl": "dit_kl", "vq": "dit_vq"}
 """What the DiTs of the tokenizers' study are called in that of objectives."""
-ENDINGS = ("_small", "_few", "_narrow", "_short", "_all", "_seen", "_moving")
+ENDINGS = ("_small", "_few", "_narrow", "_short", "_all", "_seen", "_moving", "_still")
 """Models of another size, budget, tokenizer or world stand beside the same published curves."""
 
 
