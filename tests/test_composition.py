@@ -1,5 +1,7 @@
 """Accuracy by composition, level and factor; what a curve over training says."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -8,12 +10,13 @@ from recombine.measure.composition import (
     accuracies,
     agreed,
     area,
+    check_levels,
     first_at_least,
     over_training,
 )
 from recombine.measurement import Measurement
-from recombine.scene import compositions, concept_rows
-from recombine.split import BINARY
+from recombine.scene import Composition, compositions, concept_rows
+from recombine.split import BINARY, CIRCLES, SHAPES3D_240
 
 EVERY = compositions(BINARY.factors)
 TRUE = dict(zip(EVERY, concept_rows(BINARY.factors, EVERY), strict=True))
@@ -135,3 +138,20 @@ def test_a_papers_value_comes_with_its_grade():
     assert (judged.paper, judged.grade) == (0.93, "figure")
     with pytest.raises(ValueError, match="has a grade"):
         Expectation(0.93)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        (BINARY.at(1), "nothing at level 1; its levels: 0, 2"),
+        (BINARY.held_out, "nothing at level 1; its levels: 0"),
+    ],
+)
+def test_a_split_with_an_empty_level_is_refused(left_out: tuple[Composition, ...], said: str):
+    with pytest.raises(ValueError, match=f"{said}$"):
+        check_levels(replace(BINARY, left_out=left_out))
+
+
+def test_levels_without_a_gap_are_not():
+    for split in (BINARY, CIRCLES, SHAPES3D_240, replace(BINARY, left_out=BINARY.at(2))):
+        check_levels(split)

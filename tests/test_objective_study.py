@@ -95,6 +95,11 @@ def test_a_model_of_shapes3d_runs_tiny_on_the_shipped_tokenizer(tmp_path: Path):
     assert whole.asked == whole.tiny().asked == BINARY.asked
 
 
+def test_composition_is_not_asked_of_a_split_with_an_empty_level():
+    with pytest.raises(ValueError, match="split binary has nothing at level 1; its levels: 0, 2"):
+        objective.Composition(split=replace(BINARY, left_out=BINARY.at(1)))
+
+
 def test_the_shipped_tokenizers_of_shapes3d_keep_what_the_probe_reads():
     """Of compositions they have not learned from; two renders of each."""
     here = other_worlds.dit_kl_shapes3d

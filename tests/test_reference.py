@@ -91,6 +91,7 @@ def test_a_run_without_a_curve_has_an_empty_panel():
         ("tokenizer:vq_all_small", "dit_vq"),
         ("tokenizer:kl_all_short", "dit_kl"),
         ("conditioning:full_dropout_small", "full_dropout"),
+        ("conditioning:labels_dropout_still", "labels_dropout"),
         ("jepa:large", None),
         ("objective:maskgit_steered_small", None),
     ],
@@ -111,6 +112,7 @@ def test_other_sizes_stand_beside_the_same_curves(variant: str, theirs: str | No
     [
         ("tokenizer", "vq_all_small", "objective:dit_vq_small", "objective:dit_vq"),
         ("conditioning", "full_small", "objective:dit_vq_small", "objective:maskgit_small"),
+        ("conditioning", "full_still", "still:vq_seen", "still:kl_seen"),
         ("setting", "maskgit_narrow", "objective:maskgit", "objective:mar"),
     ],
 )
@@ -119,5 +121,6 @@ def test_variants_are_drawn_with_those_they_stand_beside(
 ):
     drawn = figures()[name]([record(each) for each in (f"{name}:{own}", beside, neither)])
     titles = {axes.get_title(loc="left") for axes in drawn.axes if axes.get_visible()} - {""}
-    assert titles == {own, beside.split(":")[1]}
-    assert set(experiments_of(name)) >= {name, "objective"}
+    other, variant = beside.split(":")
+    assert titles == {own, variant}
+    assert set(experiments_of(name)) >= {name, other}

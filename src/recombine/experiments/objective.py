@@ -20,7 +20,13 @@ from recombine.condition import Conditioner, Labels, everything
 from recombine.experiment import Budget, Experiment, Findings, Trained, joined
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.experiments.probe import Single, fresh, tested
-from recombine.measure.composition import Expectation, accuracies, agreed, over_training
+from recombine.measure.composition import (
+    Expectation,
+    accuracies,
+    agreed,
+    check_levels,
+    over_training,
+)
 from recombine.measure.distance import distances
 from recombine.measure.nearest import nearest
 from recombine.measurement import Measurement, averaged
@@ -82,6 +88,7 @@ class Composition:
     def __post_init__(self) -> None:
         if self.samples < 2:
             raise ValueError(f"composition is asked for 2 samples or more; got {self.samples}")
+        check_levels(self.split)
 
     @property
     def asked(self) -> tuple[tuple[str, ...], ...]:

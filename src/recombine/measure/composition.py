@@ -62,6 +62,17 @@ class Expectation:
         return f"as asked ({' and '.join(asked)})" if asked else None
 
 
+def check_levels(split: Split) -> None:
+    """Raise unless something is held out, and every level up to the last has a composition."""
+    empty = set(range(max(split.levels[-1], 1) + 1)) - set(split.levels)
+    if empty:
+        known = ", ".join(map(str, split.levels))
+        raise ValueError(
+            f"composition is asked of every level, but split {split.name} has nothing at level "
+            f"{min(empty)}; its levels: {known}"
+        )
+
+
 def accuracies(
     split: Split, read: Mapping[Composition, Int[Tensor, "sample factor"]], whose: str = ""
 ) -> dict[str, Measurement]:
