@@ -233,9 +233,7 @@ def test_layers_may_be_chosen():
 
 
 @pytest.mark.parametrize(
-    "experiment",
-    [MASKGIT, *CONTINUOUS.values(), *POINTS.values()],
-    ids=["codes", *HEADS, *POINTS],
+    "experiment", [MASKGIT, *CONTINUOUS.values(), *POINTS.values()], ids=["codes", *HEADS, *POINTS]
 )
 def test_closeness_is_minus_the_loss_of_an_image(experiment):
     model, loss = untrained(experiment), objective_of(experiment)

@@ -480,12 +480,7 @@ def test_a_huge_file_is_refused_unread(refused: Refused):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("--count", "3"),
-        ("--seed", "0"),
-        ("--objects", "2"),
-        ("--composition", "red,left"),
-    ],
+    [("--count", "3"), ("--seed", "0"), ("--objects", "2"), ("--composition", "red,left")],
     ids=" ".join,
 )
 def test_given_scenes_leave_nothing_to_choose(words: tuple[str, ...], refused: Refused):

@@ -135,10 +135,7 @@ def test_requested_images_show_the_requested_scenes():
 
 
 def test_only_models_of_told_places_go_on_the_tour():
-    strangers = (
-        replace(SMALL, world=Circles()),
-        replace(SMALL, conditioner=Conditioner()),
-    )
+    strangers = (replace(SMALL, world=Circles()), replace(SMALL, conditioner=Conditioner()))
     for stranger in strangers:
         with pytest.raises(ValueError, match="the tour is for models of CLEVR that are told"):
             tour.requests(stranger, (1,), 2, 0, CPU)

@@ -7,14 +7,7 @@ import torch
 from torch import Tensor
 
 from recombine.models.blocks import parameters_of
-from recombine.models.detector import (
-    UNSURE,
-    Detector,
-    DetectorReader,
-    decoded,
-    parts,
-    prepared,
-)
+from recombine.models.detector import UNSURE, Detector, DetectorReader, decoded, parts, prepared
 from recombine.reader import Found, Reader
 from recombine.scene import Factor
 

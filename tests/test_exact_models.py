@@ -11,13 +11,7 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 
 from recombine.denoiser import Denoiser, noise, per_image, score
 from recombine.models.gaussian import Constant, GaussianLaw, Spectrum, spectrum
-from recombine.models.mixture import (
-    MixtureLaw,
-    scene_law,
-    told_everything,
-    told_nothing,
-    told_one,
-)
+from recombine.models.mixture import MixtureLaw, scene_law, told_everything, told_nothing, told_one
 
 SIGMA = torch.tensor([0.002, 0.3, 1.0, 80.0], dtype=torch.float64)
 SHAPE = (1, 2, 3)

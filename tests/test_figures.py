@@ -42,10 +42,7 @@ def told(
     for k in range(len(success) + 1):
         measured[f"count@{k}"] = Measurement(2, 1.5, 2.5, n=256)
     measured["success@0"] = Measurement.rate(3, 256)
-    curves = {
-        "length_objects": list(range(len(success) + 1)),
-        "length_trained_on": [trained_on, 1],
-    }
+    curves = {"length_objects": list(range(len(success) + 1)), "length_trained_on": [trained_on, 1]}
     command = f"recombine run length_generalization:{variant} --seed {seed}"
     return Record("?", command, "x", seed, "cpu", 1.0, measured, curves=curves)
 

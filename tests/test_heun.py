@@ -17,13 +17,7 @@ from recombine.denoiser import Denoiser, Generator
 from recombine.draw import bits, uniform
 from recombine.models.gaussian import Constant, GaussianLaw
 from recombine.models.mixture import MixtureLaw
-from recombine.sample.heun import (
-    HEUN,
-    DenoisingGenerator,
-    Sampler,
-    seeded_noise,
-    trajectory,
-)
+from recombine.sample.heun import HEUN, DenoisingGenerator, Sampler, seeded_noise, trajectory
 
 SEEDS = torch.arange(12) * 1_000_003
 

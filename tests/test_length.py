@@ -218,8 +218,7 @@ def at_columns(columns: list[int]) -> Request:
 
 
 @pytest.mark.parametrize(
-    ("columns", "chance"),
-    [([8] * 64, 1.0), (list(range(0, 64, 8)), 0.0), ([8, 40], 0.0)],
+    ("columns", "chance"), [([8] * 64, 1.0), (list(range(0, 64, 8)), 0.0), ([8, 40], 0.0)]
 )
 def test_chance_is_whether_another_scene_would_do_as_well(
     columns: list[int], chance: float, rng: torch.Generator

@@ -6,14 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.models.local import (
-    STUDY_LOCAL,
-    Cells,
-    Local,
-    Places,
-    patchwise,
-    windows,
-)
+from recombine.models.local import STUDY_LOCAL, Cells, Local, Places, patchwise, windows
 from test_networks import perturbed
 
 SMALL = Local(2, 12, cells=6, window=2, width=16, blocks=1, embedding=16)
@@ -174,11 +167,7 @@ def test_the_same_surroundings_are_answered_differently_at_different_places():
     [
         (Cells(), (2, 5, 6), r"Cells\(nearest=False\) has the shape \(2, 6, 6\); got \(2, 5, 6\)"),
         (Cells(), (2, 36), r"\(2, 6, 6\); got \(2, 36\)"),
-        (
-            Places(4),
-            (2, 5, 3),
-            r"Places\(most=4.* \(2, at most 4, 3\); got \(2, 5, 3\)",
-        ),
+        (Places(4), (2, 5, 3), r"Places\(most=4.* \(2, at most 4, 3\); got \(2, 5, 3\)"),
         (Places(4), (2, 4, 2), r"\(2, at most 4, 3\); got \(2, 4, 2\)"),
         (Places(4), (2, 3), r"\(2, at most 4, 3\); got \(2, 3\)"),
     ],

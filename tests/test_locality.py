@@ -172,9 +172,7 @@ def test_a_law_may_be_local_in_pixels_and_not_in_conditions(beta: float, rng: to
     # A place in the middle of a block of 4 x 4 hears nothing from 3 pixels away.
     assert found["pixel_radius_95@6"] <= 2
     outside = torch.einsum(
-        "bpq,pq->b",
-        law.jacobian(x, sigma, condition).abs(),
-        (which[:, None] != which).double(),
+        "bpq,pq->b", law.jacobian(x, sigma, condition).abs(), (which[:, None] != which).double()
     )
     assert outside.max() < 1e-10
 

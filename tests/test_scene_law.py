@@ -6,13 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.models.mixture import (
-    scene_law,
-    subsets,
-    told_everything,
-    told_nothing,
-    told_one,
-)
+from recombine.models.mixture import scene_law, subsets, told_everything, told_nothing, told_one
 
 CELLS = 6
 

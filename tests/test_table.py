@@ -30,10 +30,7 @@ def trained(name: str, seed: int, *pairs: tuple[float, int]) -> Record:
 
 RECORDS = {
     "first": record(
-        "grid_all",
-        0,
-        leak=Measurement(0.125, 0.1, 0.15, n=32),
-        k_max=Measurement(7, 7, 8, n=256),
+        "grid_all", 0, leak=Measurement(0.125, 0.1, 0.15, n=32), k_max=Measurement(7, 7, 8, n=256)
     ),
     "second": record("grid_one --steps 9", 1, leak=Measurement(0.5, None, None, n=32)),
 }

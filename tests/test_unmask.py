@@ -325,11 +325,7 @@ def test_gumbel_noise_is_gumbels():
 def test_noise_of_different_steps_is_not_the_same():
     law = torch.full((2, 2, 50), 0.02).double()
     first, second = unmasking(
-        Product(law),
-        (2, 2),
-        torch.zeros(400, 1, 2),
-        Unmask(steps=2),
-        seeds=torch.arange(400),
+        Product(law), (2, 2), torch.zeros(400, 1, 2), Unmask(steps=2), seeds=torch.arange(400)
     )
     whole = next(
         unmasking(

@@ -6,14 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.scene import (
-    PER_OBJECT,
-    Scenes,
-    World,
-    composition_number,
-    compositions,
-    concatenate,
-)
+from recombine.scene import PER_OBJECT, Scenes, World, composition_number, compositions, concatenate
 from recombine.worlds.circles import Circles
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.shapes2d import Shapes2D

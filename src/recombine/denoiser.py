@@ -220,10 +220,7 @@ class Predicting(nn.Module):
     """
 
     def __init__(
-        self,
-        network: nn.Module,
-        inverse: Reading,
-        clock: Callable[[Tensor], Tensor] = quarter_log,
+        self, network: nn.Module, inverse: Reading, clock: Callable[[Tensor], Tensor] = quarter_log
     ) -> None:
         super().__init__()
         self.network = network

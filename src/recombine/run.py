@@ -19,15 +19,7 @@ from recombine.experiment import Plan, Trained
 from recombine.report.files import naming
 from recombine.report.record import Record
 from recombine.sample.heun import Drawn, unwatched
-from recombine.session import (
-    Diverged,
-    Interrupted,
-    Session,
-    Settings,
-    Watch,
-    measured,
-    untrained,
-)
+from recombine.session import Diverged, Interrupted, Session, Settings, Watch, measured, untrained
 from recombine.train import interruptible
 
 __all__ = [

@@ -34,13 +34,7 @@ class Objective(Protocol):
     """What is made small: the loss of a denoiser, or of another model, on a batch."""
 
     def __call__(
-        self,
-        denoiser: Any,
-        image: Any,
-        condition: Any,
-        /,
-        *,
-        generator: torch.Generator,
+        self, denoiser: Any, image: Any, condition: Any, /, *, generator: torch.Generator
     ) -> Float[Tensor, ""]: ...
 
 

@@ -135,11 +135,7 @@ def planned(options: Options) -> list[Plan]:
 
 
 def seeded(
-    name: str,
-    variant: str,
-    seeds: Sequence[int],
-    tiny: bool,
-    overrides: dict[str, Any],
+    name: str, variant: str, seeds: Sequence[int], tiny: bool, overrides: dict[str, Any]
 ) -> list[Plan]:
     """Return the plans of one variant; without seeds, with those it declares."""
     experiment = declared()[name][variant]

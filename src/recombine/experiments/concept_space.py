@@ -261,13 +261,7 @@ separation_0137 = Experiment(
     question="With colours 0.137 apart, does the way to small blue lead by small red?",
     world=Circles(colour_separation=0.137, among=CIRCLES.seen),
     network=UNet(
-        channels=3,
-        size=32,
-        entry=Vector(4),
-        width=48,
-        multipliers=(1, 2),
-        attention=(8,),
-        patch=2,
+        channels=3, size=32, entry=Vector(4), width=48, multipliers=(1, 2), attention=(8,), patch=2
     ),
     budget=BUDGET,
     asks=(ConceptSpace(),),

@@ -22,12 +22,7 @@ from recombine.condition import EncodesPlaces, Grid
 from recombine.denoiser import unit_noise
 from recombine.experiment import Experiment, Findings, Trained
 from recombine.experiments import length_generalization as length
-from recombine.measure.influence import (
-    distances,
-    object_influence,
-    pixel_influence,
-    pixels_at,
-)
+from recombine.measure.influence import distances, object_influence, pixel_influence, pixels_at
 from recombine.measure.locality import OWN, RADIUS, Gauge, Level, Told, gathered, heard, listened
 from recombine.scene import Scenes, concatenate
 from recombine.worlds.clevr import Clevr, places

@@ -119,10 +119,6 @@ squared_jepa_small_last = ablated(
 squared_jepa_small_early = ablated(
     replace(jepa.NORMALISED, layers=(1,)), "With an early layer's states, does a small one compose"
 )
-squared_jepa_small_plain = ablated(
-    replace(jepa.NORMALISED, normalised=False),
-    "With JEPA's targets as they are, does a small one compose",
-)
 jepa_steered_small = replace(
     steered_small,
     question="Does a small MaskGIT told like a DiT, with JEPA, compose by points?",

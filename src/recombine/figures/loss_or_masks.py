@@ -21,7 +21,7 @@ PANELS: Panels = {
         "MaskGIT, by cross-entropy": "jitter:steered_still_seen_small",
         "MaskGIT of points, by cross-entropy": "points:steered_small",
         "MaskGIT of points, by squared error": "points:squared_small",
-    },
+    }
 }
 
 

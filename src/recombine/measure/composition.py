@@ -97,9 +97,7 @@ def accuracies(
     return found
 
 
-def agreed(
-    readings: Sequence[Int[Tensor, "sample factor"]],
-) -> Int[Tensor, "sample factor"]:
+def agreed(readings: Sequence[Int[Tensor, "sample factor"]]) -> Int[Tensor, "sample factor"]:
     """Return what all readers say of a factor, and -1, which is no concept, where they differ.
 
     Each reader is kind to something: a probe to blobs, the nearest render to a faint speck.

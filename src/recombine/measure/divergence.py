@@ -107,9 +107,7 @@ class Split:
 
 
 def divergence_split(
-    law: Exact,
-    told: Sequence[Part[Exact]],
-    background: Part[Exact] | None = None,
+    law: Exact, told: Sequence[Part[Exact]], background: Part[Exact] | None = None
 ) -> Split:
     """Split the divergence of a law from the product of its parts.
 

@@ -158,8 +158,7 @@ def distances(
 
 
 def profile(
-    influence: Float[Tensor, "batch pixel height width"],
-    pixels: Int[Tensor, "batch pixel 2"],
+    influence: Float[Tensor, "batch pixel height width"], pixels: Int[Tensor, "batch pixel 2"]
 ) -> Float[Tensor, "batch pixel distance"]:
     """Return the influence from all pixels at each distance; only pixels that exist count."""
     height, width = influence.shape[2:]

@@ -187,8 +187,7 @@ def listened(
 
 
 def heard(
-    moves: Float[Tensor, "object batch height width"],
-    own: Bool[Tensor, "batch place height width"],
+    moves: Float[Tensor, "object batch height width"], own: Bool[Tensor, "batch place height width"]
 ) -> Float[Tensor, "batch place object"]:
     """Return the mean influence of every object on the pixels of every place."""
     total = torch.einsum("obhw,bphw->bpo", moves, own.to(moves))

@@ -103,8 +103,7 @@ def _unseen(ids: Tensor, seen: Tensor) -> Tensor:
 
 
 def latent_use(
-    mean: Float[Tensor, "batch latent row column"],
-    logvar: Float[Tensor, "batch latent row column"],
+    mean: Float[Tensor, "batch latent row column"], logvar: Float[Tensor, "batch latent row column"]
 ) -> dict[str, Measurement]:
     """Return the share of channels in use by KL latents, and the spread of their means.
 
@@ -120,8 +119,7 @@ def latent_use(
 
 
 def latent_alarm(
-    mean: Float[Tensor, "batch latent row column"],
-    logvar: Float[Tensor, "batch latent row column"],
+    mean: Float[Tensor, "batch latent row column"], logvar: Float[Tensor, "batch latent row column"]
 ) -> str | None:
     """Return what to do about KL latents of which most channels say nothing, or None."""
     used, channels = _used(mean, logvar), mean.shape[1]

@@ -92,9 +92,7 @@ class Embedding(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(
-        self,
-        clock: Float[Tensor, " batch"],
-        told: Float[Tensor, "batch feature"] | None = None,
+        self, clock: Float[Tensor, " batch"], told: Float[Tensor, "batch feature"] | None = None
     ) -> Float[Tensor, "batch width"]:
         level = F.silu(self.out(F.silu(self.noise(self.waves(clock)))))
         return level if self.told is None else level + self.told(told)

@@ -301,11 +301,7 @@ def patchwise(
 
 
 def _alone(
-    network: LocalModule,
-    patch: Tensor,
-    clock: Tensor,
-    told: Tensor | None,
-    cell: tuple[int, int],
+    network: LocalModule, patch: Tensor, clock: Tensor, told: Tensor | None, cell: tuple[int, int]
 ) -> Tensor:
     """Answer for the middle cell of a patch; cells outside the image have no features."""
     of, (first, second) = network.of, network.of.radii

@@ -74,8 +74,7 @@ class Autoencoding:
 
 
 def nats(
-    mean: Float[Tensor, "batch latent row column"],
-    logvar: Float[Tensor, "batch latent row column"],
+    mean: Float[Tensor, "batch latent row column"], logvar: Float[Tensor, "batch latent row column"]
 ) -> Float[Tensor, " batch"]:
     """Return the Kullback-Leibler divergence of each latent from unit noise."""
     each = (mean.square() + logvar.exp() - 1 - logvar) / 2

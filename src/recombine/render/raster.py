@@ -144,9 +144,7 @@ def _in_pixels(
 
 
 def _corners(
-    scenes: Scenes,
-    centre: Float[Tensor, "batch object 2"],
-    radius: Float[Tensor, "batch object"],
+    scenes: Scenes, centre: Float[Tensor, "batch object 2"], radius: Float[Tensor, "batch object"]
 ) -> Float[Tensor, "batch object 4 2"]:
     """Return the corners of every object as if it were a polygon."""
     triangle, square = (radius.new_tensor(_CORNERS[kind]) for kind in (TRIANGLE, SQUARE))

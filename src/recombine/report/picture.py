@@ -20,9 +20,7 @@ Place: TypeAlias = tuple[float, float]
 """x right and y down, from 0 to 1."""
 
 
-def pixels(
-    images: Float[Tensor, "batch 3 height width"],
-) -> UInt8[Tensor, "batch height width 3"]:
+def pixels(images: Float[Tensor, "batch 3 height width"]) -> UInt8[Tensor, "batch height width 3"]:
     """Return images in [0, 1] as 8-bit pixels on the CPU; what lies outside is cut off."""
     if not images.isfinite().all():
         raise ValueError("an image holds values that are not finite; expected sRGB in [0, 1]")

@@ -15,15 +15,7 @@ from torch import Tensor
 from recombine.denoiser import Denoiser
 from recombine.models.heads import Mixed
 from recombine.models.masked import Predictor
-from recombine.sample.heun import (
-    HEUN,
-    BySeeds,
-    Drawn,
-    Sampler,
-    seeded_noise,
-    trajectory,
-    unwatched,
-)
+from recombine.sample.heun import HEUN, BySeeds, Drawn, Sampler, seeded_noise, trajectory, unwatched
 
 
 @dataclass(frozen=True)
