@@ -41,6 +41,8 @@ PANELS: Panels = {
         "GIVT, by likelihood, by tokens": "jitter:givt_still_seen_small",
         "GIVT with one Gaussian, by squared error": "points:givt_squared_small",
         "GIVT with one Gaussian + JEPA, by squared error": "points:givt_squared_jepa_small",
+        "MAR, by squared error, by tokens": "jitter:mar_still_seen_small",
+        "MAR + JEPA, by squared error": "jitter:mar_jepa_still_seen_small",
     },
     "small, places vary": {
         "DiT, by squared error": "objective:dit_vq_small",
