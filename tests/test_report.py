@@ -15,6 +15,7 @@ from PIL import Image
 from scipy import stats
 
 from recombine.__main__ import main
+from recombine.commands.report import is_of
 from recombine.measurement import Measurement, averaged, exact_binomial, student_t
 from recombine.report import files, origin
 from recombine.report.page import Picture, Section, Table, page
@@ -427,6 +428,19 @@ def test_seeds_of_two_variants_are_paired():
     records["with_1"] = replace(records["with_1"], measurements={})
     with pytest.raises(ValueError, match="'accuracy' is not measured in every run"):
         table("without_1", "with_1")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("recombine run circuits:maskgit --seed 0", True),
+        ("python benchmarks/asked.py results/x.json zoo.safetensors circuits:maskgit_still", True),
+        ("recombine run locality:circuits --seed 0", False),
+        ("python benchmarks/readers.py results/x.json circuits:maskgit", False),
+    ],
+)
+def test_a_figure_has_what_was_run_and_what_was_asked_of_kept_weights(command: str, told: bool):
+    assert is_of(record(command=command), ("jepa", "circuits")) is told
 
 
 def test_a_variant_has_one_row_with_all_its_seeds():

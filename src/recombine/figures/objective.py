@@ -99,6 +99,7 @@ def _panel(axes: Axes, name: str, runs: Sequence[Record]) -> None:
         for level, colour in COLOURS.items():
             points = list(zip(*theirs.level(level), strict=True))
             above.plot(*points, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
+        above.xaxis.set_major_locator(MaxNLocator(4))
         above.tick_params(labelsize=6, length=2, colors="0.5")
         above.spines[["right"]].set_visible(False)
     axes.set_title(name, loc="left", fontsize=8)
