@@ -1,0 +1,150 @@
+"""Is what the probe takes for red nearer to red, or to blue? By the light that is missing.
+
+    python benchmarks/colour.py results/colour_maskgit_jepa.json zoo:maskgit_jepa
+    python benchmarks/colour.py results/colour_squares_2.json runs/points/squared_small/seed2
+
+A shape of colour c on white takes light away in proportion to 1 - c, wherever its edges lie. So
+what is missing of red, of all that is missing of red and blue, is .9 of a blue shape and .1 of a
+red one, exactly, and .5 half way: its blueness. `accuracy_light` has shape and size from the probe
+and the colour from the light. Beside it, true small triangles whose colour goes from red to blue in
+equal steps tell at which blueness each reader changes its mind (docs/decisions/024).
+"""
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from recombine import run as runner
+from recombine import zoo
+from recombine.checkpoint import checkpoints
+from recombine.commands.measure import plan_of
+from recombine.experiment import Trained
+from recombine.experiments.objective import Composition, drawn_again, means
+from recombine.measure.nearest import nearest
+from recombine.measurement import Measurement
+from recombine.models.probe import Probe
+from recombine.report.origin import device_name
+from recombine.report.record import Record
+from recombine.scene import concept_rows
+from recombine.split import BINARY
+from recombine.worlds.shapes2d import COLOURS, Shapes2D
+
+ASKED = BINARY.at(2)[0]
+SAMPLES, STEPS = 64, 101
+CPU = torch.device("cpu")
+WORLD = Shapes2D(among=BINARY.seen).still
+
+
+def blueness(images: Float[Tensor, "image 3 height width"]) -> Float[Tensor, " image"]:
+    """Return what is missing of red light, of all that is missing of red and blue."""
+    red, _, blue = (1 - images).sum(dim=(2, 3)).unbind(dim=1)
+    return red / (red + blue)
+
+
+def between(steps: int) -> Float[Tensor, "step 3 28 28"]:
+    """Return true small triangles whose colour goes from red to blue."""
+    red, blue = (torch.tensor(COLOURS[name]) for name in ("red", "blue"))
+    mix = torch.linspace(0, 1, steps)[:, None, None]
+    scenes = means(WORLD, ASKED, steps, CPU)
+    return WORLD.image(replace(scenes, colour=(1 - mix) * red + mix * blue))
+
+
+def read(images: Float[Tensor, "image 3 28 28"]) -> dict[str, Int[Tensor, "image factor"]]:
+    """Return what each reader says; by light it is the probe, but for the colour."""
+    ask = Composition()
+    probe = zoo.probe("probe", Probe(), CPU)(images)
+    far = nearest(images, drawn_again(WORLD, ask.asked, ask.renders, CPU))
+    return {
+        "": probe,
+        "_linear": zoo.probe("probe_linear", Probe(linear=True), CPU)(images),
+        "_nearest": concept_rows(BINARY.factors, ask.asked)[far.argmin(dim=1)],
+        "_light": torch.cat([probe[:, :2], (blueness(images) > 0.5).long()[:, None]], dim=1),
+    }
+
+
+def changes() -> dict[str, Measurement]:
+    """Return the blueness of the first true triangle from which on a reader says blue."""
+    images = between(STEPS)
+    far = blueness(images).tolist()
+    found = {}
+    for reader, rows in read(images).items():
+        after = int((rows[:, 2] == 1).flip(0).long().cumprod(0).sum())
+        # One that never says blue changes its mind beyond the last.
+        at = far[STEPS - after] if after else 1.0
+        found[f"changes_at{reader}"] = Measurement(at, None, None, STEPS)
+    return found
+
+
+def coloured(trained: Trained, generator: torch.Generator) -> dict[str, Measurement]:
+    """Return how blue small blue triangles are, all and those that the probe takes for red."""
+    experiment = trained.experiment
+    assert isinstance(experiment.world, Shapes2D)
+    told = experiment.conditioner.encode(means(experiment.world, ASKED, SAMPLES, CPU))
+    images = trained.images(experiment.conditioner.asked(told, generator), generator).clamp(0, 1)
+    blue, rows = blueness(images), read(images)
+    wanted = concept_rows(BINARY.factors, (ASKED,))
+    found = {f"accuracy{who}@level2": share((said == wanted).all(1)) for who, said in rows.items()}
+    found |= {f"blue{who}": share(said[:, 2] == 1) for who, said in rows.items()}
+    found["blueness"] = Measurement.mean(blue.tolist())
+    doubted = blue[rows[""][:, 2] == 0]
+    if len(doubted) > 1:
+        found["blueness_doubted"] = Measurement.mean(doubted.tolist())
+        found["blue_doubted"] = share(doubted > 0.5)
+    return found
+
+
+def share(whether: Tensor) -> Measurement:
+    """Return how many are so."""
+    return Measurement.rate(int(whether.sum()), len(whether))
+
+
+def weights(name: str) -> Path:
+    """Return the file of shipped weights, or of a run's last checkpoint."""
+    if name.startswith("zoo:"):
+        return zoo.path(name.removeprefix("zoo:"))
+    found = checkpoints(Path(name))
+    if not found:
+        raise ValueError(f"{name} is neither zoo:NAME nor a run's folder, which has checkpoints")
+    return found[0]
+
+
+def main(out: Path, name: str) -> None:
+    """Ask one model, and write a record."""
+    if not out.resolve().parent.is_dir():
+        raise ValueError(f"{out.parent} is not there; expected a folder to write {out.name} to")
+    path, started = weights(name), time.time()
+    plan = plan_of(path)
+    if not isinstance(plan.experiment.world, Shapes2D):
+        raise ValueError(f"{name} does not draw red and blue shapes, but {plan.experiment.world}")
+    trained = runner.loaded(plan, path, runner.machine(CPU))
+    found = coloured(trained, torch.Generator().manual_seed(plan.seed)) | changes()
+    record = Record(
+        question=f"Is what the probe takes for red, of `{plan.variant}`, nearer to blue?",
+        command=f"python benchmarks/colour.py {out} {name}",
+        experiment=f"{ASKED}, {SAMPLES} samples, {plan.name}:{plan.variant}",
+        seed=plan.seed,
+        device=device_name(CPU),
+        seconds=time.time() - started,
+        measurements=found,
+        headline=tuple(
+            each
+            for each in ("accuracy@level2", "accuracy_light@level2", "blue_doubted")
+            if each in found
+        ),
+    )
+    record.save(out)
+    print({each: found[each].value for each in found})
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python benchmarks/colour.py OUT.json zoo:NAME | RUN")
+    try:
+        main(Path(sys.argv[1]), sys.argv[2])
+    except ValueError as error:
+        sys.exit(f"colour.py: {error}")

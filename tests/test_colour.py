@@ -1,0 +1,75 @@
+"""Is what the probe takes for red nearer to red, or to blue? (benchmarks/colour.py)"""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from benchmarks.colour import SAMPLES, between, blueness, changes, coloured, main, read
+
+from recombine.experiments import still
+from recombine.worlds.shapes2d import Shapes2D
+
+NUMBERS = torch.arange(200)
+
+
+def test_blueness_is_that_of_the_colour_whatever_the_shape_its_size_and_its_place():
+    world = Shapes2D(colour_jitter=0.1)
+    scenes = world.scenes(NUMBERS, seed=1)
+    red, _, blue = (1 - scenes.colour[:, 0]).unbind(dim=1)
+    assert len(scenes.shape.unique()) == 2
+    torch.testing.assert_close(blueness(world.image(scenes)), red / (red + blue))
+
+
+def test_between_red_and_blue_it_goes_from_a_tenth_to_nine_tenths_in_equal_steps():
+    torch.testing.assert_close(blueness(between(9)), torch.linspace(0.1, 0.9, 9))
+
+
+def test_by_light_colours_change_half_way_and_shapes_are_the_probes():
+    rows = read(between(10))
+    assert rows["_light"][:, 2].tolist() == [0] * 5 + [1] * 5
+    assert torch.equal(rows["_light"][:, :2], rows[""][:, :2])
+    # True small triangles, whatever their colour.
+    assert rows[""][:, 0].tolist() == rows[""][:, 1].tolist() == [1] * 10
+
+
+def test_where_readers_change_their_minds():
+    found = {name: each.value for name, each in changes().items()}
+    # The first of 101 steps beyond the middle, which is not blue itself but for rounding.
+    assert found["changes_at_light"] == pytest.approx(0.5, abs=0.0081)
+    assert found["changes_at_nearest"] == pytest.approx(0.5, abs=0.0241)
+    # Of true triangles both trained readers are right to within a tenth.
+    assert found["changes_at"] == pytest.approx(0.5, abs=0.1)
+    assert found["changes_at_linear"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_of_samples_that_go_from_red_to_blue_half_are_blue_by_light():
+    images = between(SAMPLES)
+    model = SimpleNamespace(experiment=still.vq_seen, images=lambda told, generator: images)
+    found = {
+        name: each.value for name, each in coloured(model, torch.Generator().manual_seed(0)).items()
+    }
+    assert found["blue_light"] == found["accuracy_light@level2"] == 0.5
+    assert found["blueness"] == pytest.approx(0.5)
+    red = read(images)[""][:, 2] == 0
+    assert found["blue"] == found["accuracy@level2"]
+    assert found["blue"] == pytest.approx(1 - int(red.sum()) / SAMPLES)
+    assert found["blueness_doubted"] == pytest.approx(float(blueness(images)[red].mean()))
+    # The probe says red of the first `red`, of which the first half of all are.
+    assert found["blue_doubted"] == pytest.approx(1 - SAMPLES / 2 / int(red.sum()))
+
+
+def test_of_blue_samples_none_is_doubted():
+    images = between(3)[-1:].expand(SAMPLES, -1, -1, -1)
+    model = SimpleNamespace(experiment=still.vq_seen, images=lambda told, generator: images)
+    found = coloured(model, torch.Generator().manual_seed(0))
+    assert found["accuracy@level2"].value == found["blue"].value == 1.0
+    assert "blue_doubted" not in found
+
+
+def test_what_is_neither_shipped_nor_a_run_is_named(tmp_path: Path):
+    with pytest.raises(ValueError, match=f"{tmp_path} is neither zoo:NAME nor a run's folder"):
+        main(tmp_path / "out.json", str(tmp_path))
+    with pytest.raises(ValueError, match="does not draw red and blue shapes"):
+        main(tmp_path / "out.json", "zoo:grid_one")
+    assert not list(tmp_path.iterdir())
