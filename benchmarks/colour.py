@@ -1,7 +1,9 @@
 """Is what the probe takes for red nearer to red, or to blue? By the light that is missing.
 
     python benchmarks/colour.py results/colour_maskgit_jepa.json zoo:maskgit_jepa
-    python benchmarks/colour.py results/colour_squares_2.json runs/points/squared_small/seed2
+    python benchmarks/colour.py results/colour_squared_small_2.json points:squared_small --seed 2
+
+Of a model that is not shipped, the run of that seed is read under runs/.
 
 A shape of colour c on white takes light away in proportion to 1 - c, wherever its edges lie. So
 what is missing of red, of all that is missing of red and blue, is .9 of a blue shape and .1 of a
@@ -103,21 +105,23 @@ def share(whether: Tensor) -> Measurement:
     return Measurement.rate(int(whether.sum()), len(whether))
 
 
-def weights(name: str) -> Path:
-    """Return the file of shipped weights, or of a run's last checkpoint."""
-    if name.startswith("zoo:"):
-        return zoo.path(name.removeprefix("zoo:"))
-    found = checkpoints(Path(name))
+def weights(name: str, seed: int) -> Path:
+    """Return the weights of a shipped model, or the last ones of a run."""
+    of, _, which = name.partition(":")
+    if of == "zoo":
+        return zoo.path(which)
+    found = checkpoints(Path("runs", of, which, f"seed{seed}"))
     if not found:
-        raise ValueError(f"{name} is neither zoo:NAME nor a run's folder, which has checkpoints")
+        raise ValueError(f"{name} is neither zoo:NAME nor a run of seed {seed} under runs/")
     return found[0]
 
 
-def main(out: Path, name: str) -> None:
+def main(out: Path, name: str, seed: int | None = None) -> None:
     """Ask one model, and write a record."""
     if not out.resolve().parent.is_dir():
         raise ValueError(f"{out.parent} is not there; expected a folder to write {out.name} to")
-    path, started = weights(name), time.time()
+    path, started = weights(name, seed or 0), time.time()
+    asked = name if seed is None else f"{name} --seed {seed}"
     plan = plan_of(path)
     if not isinstance(plan.experiment.world, Shapes2D):
         raise ValueError(f"{name} does not draw red and blue shapes, but {plan.experiment.world}")
@@ -125,7 +129,7 @@ def main(out: Path, name: str) -> None:
     found = coloured(trained, torch.Generator().manual_seed(plan.seed)) | changes()
     record = Record(
         question=f"Is what the probe takes for red, of `{plan.variant}`, nearer to blue?",
-        command=f"python benchmarks/colour.py {out} {name}",
+        command=f"python benchmarks/colour.py {out} {asked}",
         experiment=f"{ASKED}, {SAMPLES} samples, {plan.name}:{plan.variant}",
         seed=plan.seed,
         device=device_name(CPU),
@@ -142,9 +146,11 @@ def main(out: Path, name: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python benchmarks/colour.py OUT.json zoo:NAME | RUN")
+    if len(sys.argv) not in (3, 5) or sys.argv[3:4] not in ([], ["--seed"]):
+        sys.exit(
+            "usage: python benchmarks/colour.py OUT.json zoo:NAME | EXPERIMENT:VARIANT --seed N"
+        )
     try:
-        main(Path(sys.argv[1]), sys.argv[2])
+        main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[4:]))
     except ValueError as error:
         sys.exit(f"colour.py: {error}")

@@ -68,8 +68,8 @@ def test_of_blue_samples_none_is_doubted():
 
 
 def test_what_is_neither_shipped_nor_a_run_is_named(tmp_path: Path):
-    with pytest.raises(ValueError, match=f"{tmp_path} is neither zoo:NAME nor a run's folder"):
-        main(tmp_path / "out.json", str(tmp_path))
+    with pytest.raises(ValueError, match="still:vq is neither zoo:NAME nor a run of seed 7"):
+        main(tmp_path / "out.json", "still:vq", 7)
     with pytest.raises(ValueError, match="does not draw red and blue shapes"):
         main(tmp_path / "out.json", "zoo:grid_one")
     assert not list(tmp_path.iterdir())
