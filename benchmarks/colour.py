@@ -7,13 +7,16 @@ Of a model that is not shipped, the run of that seed is read under runs/.
 
 A shape of colour c on white takes light away in proportion to 1 - c, wherever its edges lie. So
 what is missing of red, of all that is missing of red and blue, is .9 of a blue shape and .1 of a
-red one, exactly, and .5 half way: its blueness. `accuracy_light` has shape and size from the probe
-and the colour from the light. Beside it, true small triangles whose colour goes from red to blue in
-equal steps tell at which blueness each reader changes its mind (docs/decisions/024).
+red one, exactly, and .5 half way: its blueness. Of a shape in several colours it is their mean by
+missing light: it does not tell violet from blue with red in it. `accuracy_light` has shape and size
+from the probe and the colour from the light. Beside it, true small triangles whose colour goes from
+red to blue in equal steps tell at which blueness each reader changes its mind
+(docs/decisions/024).
 """
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,16 +73,21 @@ def read(images: Float[Tensor, "image 3 28 28"]) -> dict[str, Int[Tensor, "image
 
 
 def changes() -> dict[str, Measurement]:
-    """Return the blueness of the first true triangle from which on a reader says blue."""
+    """Return the blueness from which on each reader says blue of true triangles."""
     images = between(STEPS)
     far = blueness(images).tolist()
-    found = {}
-    for reader, rows in read(images).items():
-        after = int((rows[:, 2] == 1).flip(0).long().cumprod(0).sum())
-        # One that never says blue changes its mind beyond the last.
-        at = far[STEPS - after] if after else 1.0
-        found[f"changes_at{reader}"] = Measurement(at, None, None, STEPS)
-    return found
+    return {
+        f"changes_at{who}": Measurement(settled(far, (said[:, 2] == 1).tolist()), None, None, STEPS)
+        for who, said in read(images).items()
+    }
+
+
+def settled(far: Sequence[float], says: Sequence[bool]) -> float:
+    """Return the first of these values from which on all are so; 1 if not even the last is."""
+    first = len(says)
+    while first and says[first - 1]:
+        first -= 1
+    return far[first] if first < len(far) else 1.0
 
 
 def coloured(trained: Trained, generator: torch.Generator) -> dict[str, Measurement]:
