@@ -59,11 +59,13 @@ def between(steps: int) -> Float[Tensor, "step 3 28 28"]:
     return WORLD.image(replace(scenes, colour=(1 - mix) * red + mix * blue))
 
 
-def read(images: Float[Tensor, "image 3 28 28"]) -> dict[str, Int[Tensor, "image factor"]]:
+def read(
+    images: Float[Tensor, "image 3 28 28"], world: Shapes2D = WORLD
+) -> dict[str, Int[Tensor, "image factor"]]:
     """Return what each reader says; by light it is the probe, but for the colour."""
     ask = Composition()
     probe = zoo.probe("probe", Probe(), CPU)(images)
-    far = nearest(images, drawn_again(WORLD, ask.asked, ask.renders, CPU))
+    far = nearest(images, drawn_again(world, ask.asked, ask.renders, CPU))
     return {
         "": probe,
         "_linear": zoo.probe("probe_linear", Probe(linear=True), CPU)(images),
@@ -96,7 +98,7 @@ def coloured(trained: Trained, generator: torch.Generator) -> dict[str, Measurem
     assert isinstance(experiment.world, Shapes2D)
     told = experiment.conditioner.encode(means(experiment.world, ASKED, SAMPLES, CPU))
     images = trained.images(experiment.conditioner.asked(told, generator), generator).clamp(0, 1)
-    blue, rows = blueness(images), read(images)
+    blue, rows = blueness(images), read(images, experiment.world)
     wanted = concept_rows(BINARY.factors, (ASKED,))
     found = {f"accuracy{who}@level2": share((said == wanted).all(1)) for who, said in rows.items()}
     found |= {f"blue{who}": share(said[:, 2] == 1) for who, said in rows.items()}

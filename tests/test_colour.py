@@ -21,8 +21,10 @@ from benchmarks.colour import (
 
 from recombine import zoo
 from recombine.experiments import still
-from recombine.experiments.objective import means
+from recombine.experiments.objective import fresh, means
 from recombine.models.probe import Probe
+from recombine.scene import concept_rows
+from recombine.split import BINARY
 from recombine.worlds.shapes2d import Shapes2D
 
 NUMBERS = torch.arange(200)
@@ -135,3 +137,11 @@ def test_what_is_neither_shipped_nor_a_run_is_named(tmp_path: Path):
     with pytest.raises(ValueError, match="does not draw red and blue shapes"):
         main(tmp_path / "out.json", "zoo:grid_one")
     assert not list(tmp_path.iterdir())
+
+
+def test_nearest_renders_are_those_of_the_world():
+    moving = Shapes2D(among=BINARY.seen)
+    images = fresh(moving, ASKED, 16, CPU)
+    wanted = concept_rows(BINARY.factors, (ASKED,))
+    assert (read(images, moving)["_nearest"] == wanted).all()
+    assert not (read(images)["_nearest"] == wanted).all()
