@@ -11,6 +11,7 @@
     recombine run loss_or_masks:squared loss_or_masks:named points:squared_small --seeds 1-3
     python -m benchmarks.still_sheet losses runs docs/figures/losses_samples.png
     recombine run points:givt_squared_small points:givt_squared_jepa_small --seeds 1-3
+    recombine run jitter:mar_jepa_still_seen_small --seeds 1-3
     python -m benchmarks.still_sheet givt runs docs/figures/givt_samples.png
 
 The models are those of a figure, of `masking` and `points` those with 8 layers; the first pictures
@@ -46,7 +47,11 @@ class Shown:
 
 # What is new there; the others are in other pictures.
 LOSSES = ("loss_or_masks:squared", "loss_or_masks:named", "points:squared_small")
-GIVT = ("points:givt_squared_small", "points:givt_squared_jepa_small")
+GIVT = (
+    "points:givt_squared_small",
+    "points:givt_squared_jepa_small",
+    "jitter:mar_jepa_still_seen_small",
+)
 
 
 def small(rows: Mapping[str, str], names: Sequence[str]) -> Shown:
