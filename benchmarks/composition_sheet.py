@@ -31,6 +31,7 @@ MODELS = {
     "maskgit": "MaskGIT",
     "maskgit_jepa": "MaskGIT by\nsquares + JEPA",
     "maskgit_squares": "small, by\nsquares",
+    "mar_jepa": "small MAR\n+ JEPA",
     "maskgit_moving": "MaskGIT,\nplaces vary",
     "maskgit_small": "small MaskGIT,\nplaces vary",
     "maskgit_steered": "told like a DiT,\nplaces vary",

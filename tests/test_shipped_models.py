@@ -17,7 +17,7 @@ from recombine.split import BINARY
 
 CPU, SAMPLES = torch.device("cpu"), 6
 ASKED_TO_COMPOSE = [
-    *("dit", "maskgit", "maskgit_jepa", "maskgit_squares"),
+    *("dit", "maskgit", "maskgit_jepa", "maskgit_squares", "mar_jepa"),
     *("maskgit_moving", "maskgit_small", "maskgit_steered"),
 ]
 MODELS = ["grid_all", "grid_one", "grid_one_local", "list_all", "list_all_local"]
