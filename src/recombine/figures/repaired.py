@@ -39,6 +39,7 @@ PANELS: Panels = {
         "MaskGIT of points, by squared error": "points:squared_small",
         "MaskGIT of points + JEPA, by squared error": "points:squared_jepa_small",
         "GIVT, by likelihood, by tokens": "jitter:givt_still_seen_small",
+        "GIVT, by likelihood": "jitter:givt_steered_still_seen_small",
         "GIVT with one Gaussian, by likelihood": "points:one_gaussian_steered_small",
         "GIVT with one Gaussian, by squared error": "points:givt_squared_small",
         "GIVT with one Gaussian + JEPA, by squared error": "points:givt_squared_jepa_small",
