@@ -46,9 +46,9 @@ WORLD = Shapes2D(among=BINARY.seen).still
 
 
 def blueness(images: Float[Tensor, "image 3 height width"]) -> Float[Tensor, " image"]:
-    """Return what is missing of red light, of all that is missing of red and blue."""
+    """Return what is missing of red light, of all that is missing of red and blue; 0 of white."""
     red, _, blue = (1 - images).sum(dim=(2, 3)).unbind(dim=1)
-    return red / (red + blue)
+    return red / (red + blue).clamp(min=1e-6)
 
 
 def between(steps: int) -> Float[Tensor, "step 3 28 28"]:

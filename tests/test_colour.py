@@ -124,6 +124,10 @@ def test_light_beyond_what_an_image_has_does_not_count():
     assert found["blueness"].value == pytest.approx(0.9)
 
 
+def test_an_image_with_nothing_in_it_is_not_blue():
+    assert blueness(torch.ones(2, 3, 28, 28)).tolist() == [0, 0]
+
+
 def test_of_blue_samples_none_is_doubted():
     images = between(3)[-1:].expand(SAMPLES, -1, -1, -1)
     found = coloured(drawing(images), torch.Generator().manual_seed(0))

@@ -98,8 +98,8 @@ def illustrated(record: Record) -> Record:
 def is_of(record: Record, experiments: Sequence[str]) -> bool:
     """Tell whether a record is of one of these experiments, run or asked of kept weights."""
     names = tuple(f"{name}:" for name in experiments)
-    told = record.command.startswith(("recombine run ", "python benchmarks/asked.py "))
-    return told and any(word.startswith(names) for word in record.command.split())
+    made = record.command.startswith(("recombine run ", "python benchmarks/asked.py "))
+    return made and any(word.startswith(names) for word in record.command.split())
 
 
 def redraw(folder: Path, records: Sequence[Record]) -> None:
