@@ -5,8 +5,7 @@
 
 Exploratory: what the numbers mean is declared in measure/circuits.py and measure/token_locality.py.
 Looked at are fresh renders as the model sees them, half of their tokens hidden, with every factor
-told. The models are those of objective.py, jepa.py, still.py and points.py, asked at the end of
-training.
+told.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,6 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from recombine.experiment import Experiment, Findings, Trained
-from recombine.experiments import jepa as jepa_study
-from recombine.experiments import objective, points, still, tokenizer
 from recombine.measure.circuits import (
     DEFINITION,
     Asked,
@@ -325,53 +322,3 @@ def apart(
 def _said(undefined: Mapping[str, str]) -> dict[str, list[Any]]:
     """Return what a record says of what is undefined; nothing if all is defined."""
     return {"undefined": [[name, why] for name, why in undefined.items()]} if undefined else {}
-
-
-def looked_into(experiment: Experiment, question: str) -> Experiment:
-    """Return the experiment with these questions, at the end of training alone."""
-    return replace(
-        experiment,
-        question=question,
-        budget=replace(experiment.budget, milestones=()),
-        asks=(Circuits(), TokenLocality()),
-        headline=("token_locality@level2", "factor_interaction@level2", "jaccard@apart2"),
-    )
-
-
-maskgit = looked_into(objective.maskgit, "What inside MaskGIT makes a composition?")
-maskgit_still = looked_into(
-    still.maskgit_seen, "What is inside MaskGIT where shapes stand still, and it fails?"
-)
-squared_jepa_still = looked_into(
-    points.squared_jepa, "What is inside MaskGIT that squared error and JEPA repair?"
-)
-
-
-# At this size some seeds compose and some do not (docs/decisions/012, 020): so it is also asked how
-# well they do.
-def looked_into_small(experiment: Experiment, question: str) -> Experiment:
-    """Return the experiment with these questions, and whether it composes."""
-    found = looked_into(experiment, question)
-    return replace(found, asks=(*found.asks, objective.Composition()))
-
-
-maskgit_small = looked_into_small(
-    objective.maskgit_small, "What is inside a small MaskGIT, which does not compose?"
-)
-jepa_small = looked_into_small(
-    jepa_study.small, "What is inside a small MaskGIT with JEPA beside it?"
-)
-maskgit_steered_small = looked_into_small(
-    objective.maskgit_steered_small, "What is inside a small MaskGIT that is told like a DiT?"
-)
-jepa_steered_small = looked_into_small(
-    jepa_study.steered_small, "What is inside a small MaskGIT told like a DiT, with JEPA?"
-)
-maskgit_steered_all_small = looked_into_small(
-    tokenizer.maskgit_steered_all_small,
-    "What is inside a small MaskGIT told like a DiT, on a tokenizer of every composition?",
-)
-jepa_all_small = looked_into_small(
-    tokenizer.jepa_all_small,
-    "What is inside a small MaskGIT with JEPA, on a tokenizer of every composition?",
-)
