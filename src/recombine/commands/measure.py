@@ -36,8 +36,8 @@ class Options:
     answered with those there are, also by other experiments)."""
     samples: Annotated[int | None, UNSET] = None
     """Images per composition or number of objects (default, as for the next two: as declared)."""
-    objects: Annotated[str | None, UNSET] = None
-    """How many objects to ask for: 4 or 1-9."""
+    objects: Annotated[tuple[int, ...] | None, UNSET] = None
+    """Numbers of objects, such as 4 or 1-9."""
     steps: Annotated[int | None, UNSET] = None
     """Steps of the sampler."""
     seed: int = 0
@@ -101,8 +101,7 @@ def asked_for(experiment: Experiment, options: Options) -> Experiment:
             raise ValueError(f"--samples is at least 1; got {options.samples}")
         asks = with_setting(asks, "samples", options.samples)
     if options.objects is not None:
-        fewest, most = choice.chosen_objects(options.objects)
-        asks = with_setting(asks, "objects", tuple(range(fewest, most + 1)))
+        asks = with_setting(asks, "objects", options.objects)
     return replace(with_steps(experiment, options.steps), asks=asks)
 
 
