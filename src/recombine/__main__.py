@@ -75,13 +75,13 @@ def _run(name: str, words: Sequence[str]) -> int:
     from recombine.commands.parse import parsed, recognized
 
     command, program = COMMANDS[name].module, f"recombine {name}"
-    # Until every command file names OPTIONS and commands/compute.py is gone.
+    kind = COMMANDS[name].options
+    # Until commands/compute.py is gone.
     if name == "run" and not hasattr(command, "OPTIONS"):
         from recombine.commands import compute
 
         if computed := compute.named(words):
             return compute.run(computed, words)
-    kind = getattr(command, "OPTIONS", None) or command.Options
     if getattr(command, "FIELDS", False):
         options, others = recognized(kind, program, words)
         return command.run(options, others) or DONE

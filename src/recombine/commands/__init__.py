@@ -24,6 +24,12 @@ class Command:
         """Import the file."""
         return import_module(f"{__name__}.{self.file}")
 
+    @property
+    def options(self) -> type:
+        """Return the dataclass of its options."""
+        # Until every command file names OPTIONS.
+        return getattr(self.module, "OPTIONS", None) or self.module.Options
+
 
 COMMANDS: dict[str, Command] = {
     "demo": Command("demo", "shipped models draw more objects than they were trained on"),

@@ -2,7 +2,8 @@
 
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import make_dataclass
 from typing import Annotated, Any, Union
 
 import tyro
@@ -12,56 +13,66 @@ from recombine.commands.grammar import registry
 from recombine.report.words import nearest
 
 SHELLS = ("bash", "zsh", "fish")
-NAMED = {"run": "studies", "list": "studies", "measure": "zoo", "sample": "zoo"}
-"""Commands whose first word is a name, and where the index has the names."""
+OR_FILES = """
+# Where nothing is to be completed there are files.
+_recombine() {
+  _tyro_recombine "$@"
+  [[ -n "${COMPREPLY[*]}" ]] || COMPREPLY=()
+}
+complete -o default -F _recombine recombine
+"""
 
 
 def script(words: Sequence[str]) -> str:
-    """Return the script for a shell, as tyro writes it for the options of all commands."""
+    """Return the script for a shell, which tyro writes from the options of all commands."""
     if len(words) != 1 or words[0] not in SHELLS:
-        got = " ".join(words)
-        raise ValueError(
-            f"--print-completion: expected one of {', '.join(SHELLS)}, got {got!r}"
-            f"{nearest(got, SHELLS)}"
-        )
+        got, known = " ".join(words), ", ".join(SHELLS)
+        meant = nearest(got, SHELLS)
+        raise ValueError(f"--print-completion: expected one of {known}, got {got!r}{meant}")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         tyro.cli(
-            one_of({name: options(name) for name in COMMANDS}),
+            one_of((name, completed(name)) for name in COMMANDS),
             prog="recombine",
             args=["--tyro-print-completion", words[0]],
-            config=(tyro.conf.FlagCreatePairsOff,),
+            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
             registry=registry(),
         )
-    return printed.getvalue()
+    return one_line_helps(printed.getvalue()) + (OR_FILES if words[0] == "bash" else "")
 
 
-def options(name: str) -> Any:
-    """Return the options of a command; where it takes a name, they follow each of the names.
+def completed(command: str) -> Any:
+    """Return the options of a command, which may also follow a name.
 
     tyro completes options and subcommands, so a name is written as a subcommand here.
     """
-    kind = COMMANDS[name].module.OPTIONS
-    names = names_for(name)
-    return one_of(dict.fromkeys(names, kind)) if len(names) > 1 else kind
+    kind, names = COMMANDS[command].options, names_for(command)
+    if len(names) < 2:
+        return kind
+    after = one_of((name, kind) for name in names)
+    return make_dataclass(f"{kind.__name__}OrName", [("options", kind), ("after", after)])
 
 
 def names_for(command: str) -> list[str]:
-    """Return what may be the first word after a command."""
+    """Return the names that may be the first word after a command."""
     known = index.read()
-    match NAMED.get(command):
-        case "studies":
+    match command:
+        case "run" | "list" | "records":
             return list(known.studies)
-        case "zoo":
+        case "measure" | "sample":
             return [f"zoo:{name}" for name in known.zoo]
     return []
 
 
-def one_of(kinds: dict[str, Any]) -> Any:
+def one_line_helps(text: str) -> str:
+    """Join the help of each option in a script: a shell would offer every line of it."""
+    return "".join(
+        line.replace(r"\n", " ") if line.startswith("COMPLETION_SPEC") else line
+        for line in text.splitlines(keepends=True)
+    )
+
+
+def one_of(kinds: Iterable[tuple[str, Any]]) -> Any:
     """Return the type of a choice between subcommands."""
-    return Union[  # noqa: UP007
-        tuple(
-            Annotated[kind, tyro.conf.subcommand(name, prefix_name=False)]
-            for name, kind in kinds.items()
-        )
-    ]
+    choices = [Annotated[kind, tyro.conf.subcommand(name)] for name, kind in kinds]
+    return Annotated[Union[tuple(choices)], tyro.conf.OmitSubcommandPrefixes]  # noqa: UP007

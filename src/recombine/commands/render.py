@@ -45,8 +45,8 @@ class RenderOptions:
     objects: Annotated[tuple[int, ...] | None, UNSET] = None
     """How many objects a scene has, such as 4 or 3-6 (default: the world's own)."""
     composition: tyro.conf.UseAppendAction[tuple[Names, ...]] = ()
-    """Only this one, a concept per factor as `recombine list` orders them: cube,red,metal,small.
-    Several compositions are given by repeating the option."""
+    """A concept per factor as `recombine list` orders them, such as cube,red,metal,small: only this
+    composition; repeat the option for several."""
     jitter: bool = False
     """Move camera and lamps a little, as CLEVR does."""
     scenes: Annotated[Path | None, UNSET] = None
