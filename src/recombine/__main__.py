@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
 from recombine.commands import COMMANDS
 from recombine.commands.console import say
@@ -75,7 +76,7 @@ def _run(name: str, words: Sequence[str]) -> int:
     from recombine.commands.parse import parsed, recognized
 
     command, program = COMMANDS[name].module, f"recombine {name}"
-    kind = COMMANDS[name].options
+    kind: type[Any] = COMMANDS[name].options
     # Until commands/compute.py is gone.
     if name == "run" and not hasattr(command, "OPTIONS"):
         from recombine.commands import compute

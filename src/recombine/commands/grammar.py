@@ -8,8 +8,8 @@ The type of a field decides: an int is N, a tuple of ints 3,6-9, a tuple of floa
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, TypeAlias, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -83,17 +83,20 @@ def registry() -> ConstructorRegistry:
 
 
 def _rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    parts = get_args(info.type)
-    union = parts if NoneType in parts or set(parts) == {int, float} else (info.type,)
-    kinds = {kind for kind in union if kind is not NoneType}
-    # A whole number is a number too.
-    kinds -= {int} if float in kinds else set()
-    if len(kinds) != 1 or tyro.conf.UseAppendAction in info.markers:
+    kind, optional = _kind(info.type)
+    listed = get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
+    if listed and {tyro.conf.Positional, tyro.conf.UseAppendAction} & info.markers:
         return None
-    (kind,) = kinds
-    if kind not in _READ or tyro.conf.Positional in info.markers and get_origin(kind) is tuple:
-        return None
-    return _spec(*_READ[kind], optional=NoneType in union, listed=get_origin(kind) is tuple)
+    one, read = (_kind(get_args(kind)[0])[0], _LISTS) if listed else (kind, _WORDS)
+    return _spec(*read[one], optional, listed) if one in read else None
+
+
+def _kind(hint: Any) -> tuple[Any, bool]:
+    """Return the one type of a hint, and whether it may be None; a whole number is a number too."""
+    of_several = get_origin(hint) in (Union, UnionType)
+    kinds = set(get_args(hint)) if of_several else {hint}
+    ours = kinds - {NoneType} - ({int} if float in kinds else set())
+    return (ours.pop() if len(ours) == 1 else None), NoneType in kinds
 
 
 def _spec(
@@ -115,13 +118,15 @@ def _spec(
     )
 
 
-_READ: dict[Any, tuple[str, Callable[[str], Any]]] = {
+_WORDS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     int: ("N", whole),
     float: ("X", decimal),
     str: ("TEXT", str),
     Path: ("PATH", Path),
-    tuple[int, ...]: ("N,N-N", whole_list),
-    tuple[float, ...]: ("X,X", decimal_list),
+}
+_LISTS: dict[Any, tuple[str, Callable[[str], Any]]] = {
+    int: ("N,N-N", whole_list),
+    float: ("X,X", decimal_list),
 }
 
 Names: TypeAlias = Annotated[tuple[str, ...], _spec("NAME,NAME", name_list)]
