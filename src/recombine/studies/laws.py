@@ -20,10 +20,10 @@ from torch import Tensor
 
 from recombine.denoiser import unit_noise
 from recombine.measure.divergence import (
+    DiscreteLaw,
+    DivergenceSplit,
     Normal,
     Pair,
-    Split,
-    Table,
     characteristic,
     divergence_split,
     local_loss,
@@ -218,18 +218,17 @@ def _divergences() -> Statements:
     for known in (*map(laws.coupled_gaussian, laws.COUPLED_DIVERGENCE), laws.shifted_gaussian()):
         law, own = _normals(known)
         yield from _integrated(known.name, divergence_split(law, own), law, law.product(own))
-    table = Table(laws.sign_table(0.5))
-    split = divergence_split(
-        table, [(each, table.marginal(each)) for each in laws.signs(0.5).blocks]
-    )
+    table, blocks = DiscreteLaw(laws.sign_table(0.5)), laws.signs(0.5).blocks
+    split = divergence_split(table, [(each, table.marginal(each)) for each in blocks])
     yield zero("split_residual@T8", split.residual, 1, SPLIT)
 
 
 def _one_marked() -> Statements:
     """T5 with one object marked: all of the divergence is what is not known of the other cells."""
     mark = torch.eye(laws.CELLS, dtype=torch.float64)[0]
-    law, without, mine = Table(laws.scene_table(mark)), Table(laws.scene_table(0 * mark)), mark > 0
-    split = divergence_split(law, [(mine, law.marginal(mine))], (~mine, without.marginal(~mine)))
+    law, without = DiscreteLaw(laws.scene_table(mark)), DiscreteLaw(laws.scene_table(0 * mark))
+    mine, others = mark > 0, mark == 0
+    split = divergence_split(law, [(mine, law.marginal(mine))], (others, without.marginal(others)))
     yield zero("split_residual@T5_one", split.residual, 1, SPLIT)
     yield zero("dependence@T5_one", abs(split.dependence), 1, SPLIT)
     yield nonzero("background_leak@T5_one", split.background_leak, 1)
@@ -241,12 +240,11 @@ def _normals(known: Known) -> tuple[Normal, list[tuple[Tensor, Normal]]]:
     law = Normal(known.law.mean(condition)[0], covariance)
     means = [known.law.mean(alone(condition, j))[0] for j in range(len(known.blocks))]
     single = [Normal(mean, covariance) for mean in means]
-    return law, [
-        (pixels, each.marginal(pixels)) for pixels, each in zip(known.blocks, single, strict=True)
-    ]
+    own = zip(known.blocks, single, strict=True)
+    return law, [(pixels, each.marginal(pixels)) for pixels, each in own]
 
 
-def _integrated(name: str, split: Split, law: Normal, other: Normal) -> Statements:
+def _integrated(name: str, split: DivergenceSplit, law: Normal, other: Normal) -> Statements:
     integral = over_noise(lambda variance: law.noisy(variance).fisher(other.noisy(variance)))
     yield zero(f"split_residual@{name}", split.residual, 1, SPLIT)
     yield zero(f"kl_minus_integral@{name}", abs(split.whole - integral), 1, INTEGRAL)
@@ -256,10 +254,8 @@ def _random_splits(generator: torch.Generator) -> Statements:
     """The split on laws of no structure: blocks {0} and {1}, background {2}."""
     eye = torch.eye(3, dtype=torch.bool)
     chance = unit_noise(torch.zeros(4, 3, 3, 3).double(), generator).exp()
-    table, *others = (Table(each / each.sum()) for each in chance)
-    first, second, rest = (
-        (mask, law.marginal(mask)) for mask, law in zip(eye, others, strict=True)
-    )
+    table, *others = (DiscreteLaw(each / each.sum()) for each in chance)
+    first, second, rest = [(m, law.marginal(m)) for m, law in zip(eye, others, strict=True)]
     split = divergence_split(table, [first, second], rest)
     yield zero("split_residual@3x3x3", split.residual, 1, SPLIT)
     root = unit_noise(torch.zeros(4, 3, 4).double(), generator)
@@ -302,11 +298,10 @@ def _features() -> Statements:
 def _scenes(count: int, generator: torch.Generator) -> Statements:
     """T5 and T5b: to mark one object makes objects in all other cells less likely."""
     mark, cells = torch.eye(laws.CELLS, dtype=torch.float64)[0], range(laws.CELLS)
-    chance = [
-        torch.stack([table.select(cell, 1).sum() for cell in cells])
-        for table in (laws.scene_table(mark), laws.scene_table(0 * mark))
-    ]
-    change = chance[0] - chance[1]
+    with_mark, without = laws.scene_table(mark), laws.scene_table(0 * mark)
+    change = torch.stack(
+        [with_mark.select(cell, 1).sum() - without.select(cell, 1).sum() for cell in cells]
+    )
     far = (change[1:] / change[0] - laws.leak_limit()).abs().max().item()
     yield zero("signed_leak_residual@T5_one", far, laws.CELLS - 1, PRINTED)
     for level in laws.COUPLING_ONE_TOLD:
@@ -385,7 +380,7 @@ def _on_a_plane(eta: float) -> Statements:
     clean = frequency.cos().prod(dim=1) - eta * frequency.sin().prod(dim=1)
     worst = (seen - clean).abs().max().item()
     yield zero(f"denoised_characteristic@T8_{eta:g}", worst, 25, ZERO)
-    chances = (Table(each.log_weight(torch.zeros(1, 1))[0].exp()) for each in (law, product))
+    chances = (DiscreteLaw(each.log_weight(torch.zeros(1, 1))[0].exp()) for each in (law, product))
     divergence = next(chances).divergence(next(chances))
     integral = over_noise(partial(pair.fisher, product), span=(0.015, 1e5))
     yield zero(f"kl_minus_integral@T8_{eta:g}", abs(divergence - integral), 1, INTEGRAL)
