@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.experiments.detector import truth_of
+from recombine.measure.detection import truth_of
 from recombine.measure.detection import reading_errors
 from recombine.models.detector import Detector, DetectorReader, decoded, prepared
 from recombine.objectives.detection import (

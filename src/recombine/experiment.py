@@ -1,7 +1,7 @@
 """An experiment is a value: it can be printed, compared, varied and stored."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -23,7 +23,7 @@ from recombine.denoiser import (
     noise,
     velocity,
 )
-from recombine.measurement import Measurement
+from recombine.measure.subject import Findings, SumsUp, joined
 from recombine.models.voter import Voter
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion, StepDiffusion
@@ -104,15 +104,6 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What was found: numbers for the record, lists for its figures, images for a sheet."""
-
-    measurements: Mapping[str, Measurement]
-    curves: Mapping[str, list[Any]] = field(default_factory=dict)
-    images: Mapping[str, Tensor] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Trained:
     """A denoiser and the experiment it comes from; all that a question may look at.
 
@@ -124,6 +115,18 @@ class Trained:
     device: torch.device
     watch: Drawn = unwatched
     plain: Denoiser | None = None
+
+    @property
+    def training(self) -> "Experiment":
+        return self.experiment
+
+    def reader(self, name: str) -> Any:
+        from recombine import zoo
+        from recombine.models.probe import Probe
+
+        if name == "detector":
+            return zoo.detector()
+        return zoo.probe(name, Probe(linear="linear" in name), self.device)
 
     @property
     def precise(self) -> Denoiser:
@@ -165,18 +168,6 @@ class LooksBack(Protocol):
     def looked_back(
         self, experiment: "Experiment", curves: Mapping[str, list[Any]], /
     ) -> Findings: ...
-
-
-def joined(found: Sequence[Findings]) -> Findings:
-    """Return all that was found; of the same name, the last, but all `undefined` and `alarms`."""
-    parts: dict[str, dict[str, Any]] = {each.name: {} for each in fields(Findings)}
-    for each in found:
-        for name, part in parts.items():
-            part.update(getattr(each, name))
-    for name in ("undefined", "alarms"):
-        if rows := [row for each in found for row in each.curves.get(name, [])]:
-            parts["curves"][name] = rows
-    return Findings(**parts)
 
 
 @dataclass(frozen=True)
@@ -237,7 +228,9 @@ class Experiment:
     def looked_back(self, curves: Mapping[str, list[Any]]) -> Findings:
         """Join what questions make of their answers at all milestones."""
         asks = [ask for ask in self.asks if isinstance(ask, LooksBack)]
-        return joined([ask.looked_back(self, curves) for ask in asks])
+        looked = [ask.looked_back(self, curves) for ask in asks]
+        sums = [Findings(ask.over_training(curves)) for ask in self.asks if isinstance(ask, SumsUp)]
+        return joined([*looked, *sums])
 
     def tiny(self) -> "Experiment":
         """Return the same experiment, small enough for a test on a laptop."""

@@ -27,9 +27,9 @@ from recombine.linear.symmetric import jacobian, trajectories
 from recombine.measure.circles import (
     AXES,
     accuracy,
-    asked_scenes,
     concept_mse,
     coordinates,
+    mean_scenes,
     probe_errors,
     read,
 )
@@ -71,11 +71,11 @@ class ConceptSpace:
 
     def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
         """Draw, read, and read true renders the same way."""
-        world = trained.experiment.world
+        world = trained.training.world
         assert isinstance(world, Circles)
         every = compositions(world.factors)
-        asked = [asked_scenes(world, which, self.samples, trained.device) for which in every]
-        told = torch.cat([trained.experiment.conditioner(each, generator) for each in asked])
+        asked = [mean_scenes(world, which, self.samples, trained.device) for which in every]
+        told = torch.cat([trained.training.conditioner(each, generator) for each in asked])
         drawn = trained.images(told, generator).clamp(0, 1).split(self.samples)
         found: dict[str, Measurement] = {}
         for which, images in zip(every, drawn, strict=True):
@@ -175,7 +175,7 @@ def ceilings(world: Circles, samples: int, device: torch.device) -> Mapping[str,
     """Return what is read of true renders, and the reader's errors: the same at every look."""
     found: dict[str, Measurement] = {}
     for which in compositions(world.factors):
-        name, scenes = " ".join(which), asked_scenes(world, which, samples, device)
+        name, scenes = " ".join(which), mean_scenes(world, which, samples, device)
         true = read(world.image(scenes), world)
         found |= coordinates(true, f"_ceiling@{name}")
         if name == HELD_OUT:
@@ -199,7 +199,7 @@ def first_of(shares: Sequence[Number], least: float) -> int:
 def signals(world: Circles, count: int = 64) -> tuple[float, float]:
     """Return how much of an image a change of colour moves, and of size (root mean square)."""
     origin, blue, small = (
-        world.image(asked_scenes(world, which, count, torch.device("cpu")))
+        world.image(mean_scenes(world, which, count, torch.device("cpu")))
         for which in (("red", "big"), ("blue", "big"), ("red", "small"))
     )
     return tuple(float((each - origin).square().mean().sqrt()) for each in (blue, small))  # type: ignore[return-value]

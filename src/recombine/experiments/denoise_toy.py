@@ -7,7 +7,6 @@ Three clouds of points in the plane, for which the best denoiser is a closed for
 the learned one is weighted by where the law has mass: it is measured at noisy points of the law.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,10 +15,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from recombine.condition import Conditioner, nothing
-from recombine.denoiser import LinearBeta, score
+from recombine.denoiser import LinearBeta
 from recombine.draw import uniform, whole
-from recombine.experiment import Budget, Experiment, Findings, Trained
-from recombine.measurement import Measurement
+from recombine.experiment import Budget, Experiment
+from recombine.measure.exact import ExactError
 from recombine.models.gaussian import Constant
 from recombine.models.mixture import MixtureLaw
 from recombine.models.mlp import MLP
@@ -80,75 +79,12 @@ class RedGreen:
         return torch.nn.functional.pad(x, (0, 0, 0, 0, 0, 1))
 
 
-@dataclass(frozen=True)
-class ExactError:
-    """The root mean square error of a denoiser against the exact one, at points of the law.
-
-    It is relative to how much the exact answers vary (1: no better than always the law's mean).
-    The score is kept on a grid of places, at the level `shown`.
-    """
-
-    law: Clouds
-    levels: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0)
-    points: int = 4096
-    shown: float = 0.2
-    grid: int = 17
-
-    def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
-        """Compare at each level, and at all of them together."""
-        pairs = {level: self._errors(trained, level, generator) for level in self.levels}
-        pooled = [torch.cat(each) for each in zip(*pairs.values(), strict=True)]
-        found = {f"relative_error@{level:g}": relative(*pair) for level, pair in pairs.items()}
-        return Findings({"relative_error": relative(*pooled), **found}, self._scores(trained))
-
-    def tiny(self) -> "ExactError":
-        """Return the same comparison on fewer points."""
-        return replace(self, points=64, grid=5)
-
-    def _errors(
-        self, trained: Trained, level: float, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Return squared errors at noisy points, and squared distances of the truth to its mean."""
-        law = self.law.law
-        silence = torch.zeros(self.points, 4, device=trained.device)
-        point = law.sample(silence, generator).float()
-        sigma = point.new_full((self.points,), level)
-        noise = torch.randn(point.shape, generator=generator, device=generator.device)
-        x = point + level * noise.to(point)
-        exact, guess = law(x, sigma, silence), trained.denoiser(x, sigma, silence)
-        spread = exact - law.mean(silence).mean(dim=1).to(exact)
-        return _squared(guess - exact), _squared(spread)
-
-    def _scores(self, trained: Trained) -> Mapping[str, list]:
-        """Return places and the exact and the learned score there, for the figure."""
-        line = torch.linspace(-1.5, 1.5, self.grid, device=trained.device)
-        x = torch.cartesian_prod(line, line)[:, :, None, None]
-        sigma, silence = x.new_full((len(x),), self.shown), x.new_zeros(len(x), 4)
-        exact = self.law.law.score(x, sigma, silence)
-        learned = score(trained.denoiser(x, sigma, silence), x, sigma)
-        kept = {"place": x, "exact_score": exact, "learned_score": learned}
-        return {name: each.flatten(1).tolist() for name, each in kept.items()}
-
-
-def relative(error: Float[Tensor, " point"], spread: Float[Tensor, " point"]) -> Measurement:
-    """Return sqrt(E error / E spread), with the interval of a ratio of means (delta method)."""
-    n, error, spread = len(error), error.double(), spread.double()
-    ratio = error.mean() / spread.mean()
-    reach = 1.96 * (error - ratio * spread).std() / spread.mean() / n**0.5
-    low, high = (ratio - reach).clamp(min=0).sqrt(), (ratio + reach).sqrt()
-    return Measurement(float(ratio.sqrt()), float(low), float(high), n=n)
-
-
-def _squared(offset: Tensor) -> Tensor:
-    return offset.flatten(1).square().sum(dim=1)
-
-
 base = Experiment(
     question="Does a trained network find the exact denoiser of a law that is known?",
     world=Clouds(),
     network=MLP(pixels=2, told=4, width=128, layers=3),
     budget=Budget(steps=6_000, batch=256, learning_rate=3e-3, warm_up=200, decay=cosine, ema=0.995),
-    asks=(ExactError(Clouds()),),
+    asks=(ExactError(),),
     headline=("relative_error",),
     conditioner=Conditioner(tell=nothing),
     objective=Diffusion(log_sigma_mean=-1.0, log_sigma_std=1.2, sigma_data=0.5),

@@ -175,9 +175,7 @@ class NoisyView:
         }
 
 
-def heat_maps(
-    influence: Float[Tensor, "place height width"],
-) -> UInt8[Tensor, "place row column"]:
+def heat_maps(influence: Float[Tensor, "place height width"]) -> UInt8[Tensor, "place row column"]:
     """Return small heat maps of whole numbers; in each the largest is 255."""
     small = torch.nn.functional.adaptive_max_pool2d(influence, MAP)
     largest = small.amax(dim=(1, 2), keepdim=True).clamp(min=1e-30)

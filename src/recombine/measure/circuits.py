@@ -53,15 +53,6 @@ Neuron: TypeAlias = tuple[str, int]
 Change: TypeAlias = Callable[[str, Tensor], Tensor]
 
 
-def layers_called(network: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
-    """Return these layers of a network, by the names that it has for them."""
-    there = {name: layer for name, layer in network.named_modules() if name}
-    for name in names:
-        if name not in there:
-            raise ValueError(f"the network has no layer {name!r}; it has {', '.join(there)}")
-    return {name: there[name] for name in names}
-
-
 def influence(model: Model, layers: Layers, inputs: Inputs, target: Target) -> Influence:
     """Return the mean over inputs of `Attribution.influences`."""
     rows = Attribution(model, layers, inputs, target).influences()

@@ -129,8 +129,8 @@ def reading_errors(
 ) -> dict[str, Measurement]:
     """Return the reader's rates: exact counts per image; precision, recall and concepts per object.
 
-    Accuracies and the distance are over the objects that were detected. Where nothing was detected, or
-    nothing is there to be detected, the numbers about it are left out.
+    Accuracies and the distance are over the objects that were detected. Where nothing was detected,
+    or nothing is there to be detected, the numbers about it are left out.
     """
     pairs = matched(found.place, found.present, truth.place, truth.present, RADIUS)
     hit, which = pairs >= 0, pairs.clamp(min=0)[..., None]

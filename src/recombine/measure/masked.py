@@ -95,8 +95,9 @@ class Circuits:
         # Sample by sample, so that each mask hides as many of every composition.
         numbers = torch.arange(len(tokens), device=tokens.device).view(-1, self.samples)
 
-        def quality(predicted: Any, seen: Tensor, hidden: Tensor, _: Tensor, *rest: Tensor) -> Tensor:
-            return objective.prediction_quality(predicted, seen, hidden, *rest)
+        def quality(predicted: Any, seen: Tensor, hidden: Tensor, *others: Tensor) -> Tensor:
+            # The first of the others is the condition.
+            return objective.prediction_quality(predicted, seen, hidden, *others[1:])
 
         parts: list[Rows] = []
         which: list[Composition] = []

@@ -37,8 +37,9 @@ ROUNDING = 100
 """A move of fewer last digits than this is rounding."""
 
 Predictor: TypeAlias = Callable[..., Any]
-"""(tokens, hidden, condition) -> a prediction; its `output` is logits of ids, and of latents a vector
-or a `TokenMixture` for each token. The vector need not be a mean: of MAR it conditions its head."""
+"""(tokens, hidden, condition) -> a prediction; its `output` is logits of ids, and of latents a
+vector or a `TokenMixture` for each token. The vector need not be a mean: in MAR it is the condition
+of its head."""
 
 
 @runtime_checkable
