@@ -15,8 +15,10 @@ from recombine.measure.composition import (
     over_training,
 )
 from recombine.measurement import Measurement
-from recombine.scene import Composition, compositions, concept_rows
-from recombine.split import BINARY, CIRCLES, SHAPES3D_240
+from recombine.scene import Concepts, compositions, concept_rows
+from recombine.worlds.circles import CIRCLES
+from recombine.worlds.shapes2d import BINARY
+from recombine.worlds.shapes3d import SHAPES3D_240
 
 EVERY = compositions(BINARY.factors)
 TRUE = dict(zip(EVERY, concept_rows(BINARY.factors, EVERY), strict=True))
@@ -147,7 +149,7 @@ def test_a_papers_value_comes_with_its_grade():
         (BINARY.held_out, "nothing at level 1; its levels: 0"),
     ],
 )
-def test_a_split_with_an_empty_level_is_refused(left_out: tuple[Composition, ...], said: str):
+def test_a_split_with_an_empty_level_is_refused(left_out: tuple[Concepts, ...], said: str):
     with pytest.raises(ValueError, match=f"{said}$"):
         check_levels(replace(BINARY, left_out=left_out))
 

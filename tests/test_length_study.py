@@ -10,7 +10,8 @@ from recombine.experiment import Experiment, Trained
 from recombine.experiments import length_generalization as study
 from recombine.measure.length import Rule
 from recombine.models.local import Cells
-from recombine.worlds.clevr import Clevr, places
+from recombine.render.camera import places
+from recombine.worlds.clevr import Clevr
 
 CPU = torch.device("cpu")
 
@@ -54,7 +55,7 @@ def test_who_was_told_of_one_may_draw_what_goes_unmentioned(
 def test_every_scene_that_is_asked_for_has_its_objects_in_cells_of_their_own():
     crowd = study.world(12, 12)
     every = crowd.scenes(torch.arange(24), study.ASKED)
-    together = Grid().told(places(every)[0], every.present)[1].sum(dim=1) < 12
+    together = Grid().requested(places(every)[0], every.present)[1].sum(dim=1) < 12
     assert together.any()
     scenes = study.told_apart(crowd, 16, CPU)
     assert len(scenes) == 16

@@ -14,7 +14,7 @@ from recombine.measure.token_locality import (
     token_influence,
     token_locality,
 )
-from recombine.models.heads import Codes, DiffusionHead, Gaussian, Mixed, Mixture
+from recombine.models.heads import DiffusionHead, Gaussian, GaussianMixture, LogitHead, MixtureHead
 from recombine.models.masked import Masked
 
 SIDE = 4
@@ -172,7 +172,7 @@ def test_a_mixture_moves_by_its_mean():
         weights = torch.tensor([0.25, 0.75], dtype=torch.float64).log().expand(shape)
         means = torch.zeros(*shape, 2, dtype=torch.float64)
         means[..., 1, :] = tokens[:, :, 0, 0][:, None, None]
-        return Said(Mixed(weights, means, torch.zeros_like(means)))
+        return Said(GaussianMixture(weights, means, torch.zeros_like(means)))
 
     tokens = torch.zeros(1, 2, 2, 2, dtype=torch.float64)
     other = torch.tensor([3.0, 4]).double()[None, :, None, None].expand_as(tokens)
@@ -200,7 +200,7 @@ def test_the_condition_and_the_mask_of_each_image_stay_its_own(rng):
 
 
 @pytest.mark.parametrize(
-    "head", [Codes(6), Mixture(2, 3), Gaussian(2), DiffusionHead(2, 1, 8)], ids=str
+    "head", [LogitHead(6), MixtureHead(2, 3), Gaussian(2), DiffusionHead(2, 1, 8)], ids=str
 )
 def test_networks_are_asked_in_chunks_of_any_size_to_the_same_end(rng, head):
     net = (
@@ -209,7 +209,7 @@ def test_networks_are_asked_in_chunks_of_any_size_to_the_same_end(rng, head):
     for weight in net.parameters():
         weight.copy_(torch.randn(weight.shape, generator=rng))
     tokens, other = latents(rng)
-    if isinstance(head, Codes):
+    if isinstance(head, LogitHead):
         tokens, other = torch.randint(6, (2, 3, SIDE, SIDE), generator=rng)
     hidden, told = half(rng), torch.ones(3, 3, 3, dtype=torch.float64)
     sizes: list[int] = []
@@ -226,7 +226,7 @@ def test_networks_are_asked_in_chunks_of_any_size_to_the_same_end(rng, head):
     differs = even_influence(tokens, hidden, other) > 0
     assert torch.equal(found > 0, differs)
     assert not found.requires_grad
-    if isinstance(head, Codes):
+    if isinstance(head, LogitHead):
         assert found.max() < 1
     rows = told.repeat(2, 1, 1, 1)
     rows[0, :, 0], rows[1, :, 2] = 2, 3

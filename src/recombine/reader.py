@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Found:
-    """The objects found in a batch of images; what is said of an absent one means nothing.
+    """The objects found in a batch of images; the values of an absent one are arbitrary.
 
     A place is the projected centre in the image, x right and y down, from 0 to 1. `concepts` are
     numbers in the order of the world's factors, `confidence` lies in [0, 1].

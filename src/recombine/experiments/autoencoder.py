@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from recombine.condition import Conditioner, nothing
+from recombine.condition import Conditioner, no_object
 from recombine.experiment import Budget, Experiment, Findings, Trained
 from recombine.experiments.probe import FACES, Single, fresh
 from recombine.measure.tokenizing import (
@@ -24,10 +24,11 @@ from recombine.measure.tokenizing import (
 from recombine.measurement import Measurement
 from recombine.models.tokenizer import Autoencoder, Coded
 from recombine.objectives.autoencoding import Autoencoding
-from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
+from recombine.split import Split
 from recombine.train import cosine
-from recombine.worlds.shapes2d import Shapes2D
-from recombine.worlds.shapes3d import Shapes3D
+from recombine.worlds.files.celeba import CELEBA
+from recombine.worlds.shapes2d import BINARY, Shapes2D
+from recombine.worlds.shapes3d import SHAPES3D_240, Shapes3D
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ vq = Experiment(
     budget=Budget(steps=4_000, batch=128, learning_rate=1e-3, warm_up=50, decay=cosine, ema=0.99),
     asks=(Tokenizing(BINARY),),
     headline=("psnr", "psnr@level2", "perplexity"),
-    conditioner=Conditioner(nothing),
+    conditioner=Conditioner(no_object),
     objective=Autoencoding(),
     seeds=(0,),
 )

@@ -37,19 +37,11 @@ from recombine.measure.token_locality import (
     token_locality,
 )
 from recombine.measurement import Measurement, averaged
-from recombine.models.heads import Mixed
 from recombine.models.masked import Masked, MaskedModule, Predicted
-from recombine.objectives.jepa import JepaModule, WithJepa
-from recombine.objectives.masked import (
-    MaskedDiffusion,
-    MaskedMean,
-    MaskedObjective,
-    MaskedPoint,
-    log_density,
-)
-from recombine.scene import Composition, Factor, Scenes, concatenate
-from recombine.split import BINARY, Split
-from recombine.worlds.shapes2d import Shapes2D
+from recombine.objectives.jepa import JepaModule
+from recombine.scene import Concepts, Factor, Scenes, concatenate
+from recombine.split import Split
+from recombine.worlds.shapes2d import BINARY, Shapes2D
 
 RENDERED = 10_061
 """The seed of the scenes; no training has it."""
@@ -106,11 +98,11 @@ class Circuits:
 
     def _influences(
         self, trained: Trained, generator: torch.Generator
-    ) -> tuple[dict[str, Tensor], list[Composition]]:
+    ) -> tuple[dict[str, Tensor], list[Concepts]]:
         """Return the influence of neurons on every input, and the composition of each."""
-        tokens, told = rendered(trained, self.split.asked, self.samples, self.seed)
-        learned_by = objective_of(trained.experiment)
-        noisy = learned_by.asked(tokens, generator).noisy
+        tokens, told = rendered(trained, self.split.compositions, self.samples, self.seed)
+        learned_by: Any = trained.experiment.objective
+        noisy = learned_by.noisy_tokens(tokens, generator)
         turns = min(self.masks, self.samples)
         masks = half_hidden(turns, tokens.shape[-1], generator).to(tokens.device)
         # Sample by sample, so that each mask hides as many of every composition.
@@ -126,7 +118,7 @@ class Circuits:
             parts.append(Asked(trained.precise, layers, inputs, target).influences())
             asked += mine.tolist()
         rows = {name: torch.cat([part[name] for part in parts]) for name in layers}
-        return rows, [self.split.asked[each // self.samples] for each in asked]
+        return rows, [self.split.compositions[each // self.samples] for each in asked]
 
     def tiny(self) -> "Circuits":
         """Return the same question about one layer, by two samples and one mask."""
@@ -159,7 +151,7 @@ class TokenLocality:
     def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
         """Render, hide, change tokens and factors, and see what moves."""
         checked(trained.experiment, self.split)
-        tokens, told = rendered(trained, self.split.asked, self.samples, self.seed)
+        tokens, told = rendered(trained, self.split.compositions, self.samples, self.seed)
         hidden = half_hidden(len(tokens), tokens.shape[-1], generator).to(tokens.device)
         other = tokens[in_a_round(len(tokens), generator).to(tokens.device)]
         asked = (tokens, hidden, told)
@@ -181,9 +173,9 @@ class TokenLocality:
     ) -> Float[Tensor, " batch"]:
         """Return the mean over pairs of factors of how far they do not act by themselves."""
         factors, changed = self.split.factors, []
-        told: dict[Composition, Tensor] = {}
+        told: dict[Concepts, Tensor] = {}
         for at in range(len(factors)):
-            others = [next_value(which, factors, at) for which in self.split.asked]
+            others = [next_value(which, factors, at) for which in self.split.compositions]
             for which in set(others) - told.keys():
                 scenes = scenes_of(trained, (which,), self.samples, self.seed)
                 told[which] = trained.experiment.conditioner.encode(scenes)
@@ -195,7 +187,7 @@ class TokenLocality:
 
     def _of(self, level: int, device: torch.device) -> Bool[Tensor, " batch"]:
         """Return which images are of a level."""
-        mine = [which in self.split.at(level) for which in self.split.asked]
+        mine = [which in self.split.at(level) for which in self.split.compositions]
         return torch.tensor(mine, device=device).repeat_interleave(self.samples)
 
     def tiny(self) -> "TokenLocality":
@@ -214,33 +206,20 @@ def checked(experiment: Experiment, split: Split) -> Masked:
     return network
 
 
-def objective_of(experiment: Experiment) -> MaskedObjective:
-    """Return what the network learns by, without JEPA beside it."""
-    whole = experiment.objective
-    found = whole.objective if isinstance(whole, WithJepa) else whole
-    assert isinstance(found, MaskedObjective)
-    return found
-
-
 def looked_at(trained: Trained, layers: Sequence[int] = ()) -> dict[str, Into]:
     """Return where the neurons and heads of some layers, or of all, are found."""
     model = getattr(trained.precise, "__self__", trained.precise)
-    network = model.network if isinstance(model, JepaModule) else model
-    if not isinstance(network, MaskedModule):
-        raise ValueError(f"circuits are those of a MaskedModule; got {type(network).__name__}")
-    for layer in layers:
-        if not 0 <= layer < network.of.layers:
-            raise ValueError(f"the network has the layers 0..{network.of.layers - 1}; got {layer}")
+    if not isinstance(model, MaskedModule | JepaModule):
+        raise ValueError(f"circuits are those of a MaskedModule; got {type(model).__name__}")
     found = {}
-    for at in layers or range(network.of.layers):
-        block: Any = network.blocks[at]
-        found[f"{NEURONS}{at}"] = Into(block.outer)
-        found[f"{HEADS}{at}"] = Into(block.attention.out)
+    for at, (neurons, heads) in model.inside(layers).items():
+        found[f"{NEURONS}{at}"] = Into(neurons)
+        found[f"{HEADS}{at}"] = Into(heads)
     return found
 
 
 def rendered(
-    trained: Trained, compositions: Sequence[Composition], samples: int, seed: int
+    trained: Trained, compositions: Sequence[Concepts], samples: int, seed: int
 ) -> tuple[Shaped[Tensor, " batch *token"], Float[Tensor, "batch factor row"]]:
     """Return fresh renders of each composition in turn: what the model sees, and is told."""
     experiment = trained.experiment
@@ -250,7 +229,7 @@ def rendered(
 
 
 def scenes_of(
-    trained: Trained, compositions: Sequence[Composition], samples: int, seed: int
+    trained: Trained, compositions: Sequence[Concepts], samples: int, seed: int
 ) -> Scenes:
     """Return so many scenes of each composition; of the same number, only concepts differ."""
     world = trained.experiment.world
@@ -274,7 +253,7 @@ def in_a_round(count: int, generator: torch.Generator) -> Shaped[Tensor, " count
     return torch.empty_like(order).scatter(0, order, order.roll(1))
 
 
-def next_value(which: Composition, factors: Sequence[Factor], at: int) -> Composition:
+def next_value(which: Concepts, factors: Sequence[Factor], at: int) -> Concepts:
     """Return the composition with the next concept of a factor; after the last comes the first."""
     concepts = factors[at].concepts
     other = concepts[(concepts.index(which[at]) + 1) % len(concepts)]
@@ -282,34 +261,23 @@ def next_value(which: Composition, factors: Sequence[Factor], at: int) -> Compos
 
 
 def closeness(
-    learned_by: MaskedObjective,
+    learned_by: Any,
     answer: Predicted,
-    tokens: Shaped[Tensor, " batch *token"],
-    hidden: Bool[Tensor, "batch side side"],
-    condition: Float[Tensor, "batch factor row"],
+    tokens: Tensor,
+    hidden: Tensor,
+    condition: Tensor,
     *noisy: Tensor,
 ) -> Float[Tensor, " batch"]:
     """Return how well hidden tokens are predicted: minus the objective, image by image."""
     del condition
-    if isinstance(learned_by, MaskedDiffusion):
-        assert answer.denoised is not None
-        error = (answer.denoised - tokens.movedim(1, -1)[:, None]).square().mean(dim=-1)
-        weight = learned_by.diffusion.weight(noisy[1].flatten()).view_as(error)
-        good = -(weight * error).mean(dim=1)
-    elif isinstance(answer.output, Mixed):
-        good = log_density(answer.output, tokens.movedim(1, -1)) / tokens.shape[1]
-    else:
-        good = answer.output.log_softmax(dim=-1).gather(-1, tokens[..., None])[..., 0]
-    if isinstance(learned_by, MaskedPoint | MaskedMean):
-        good = good - learned_by.away(answer, tokens)
-    return torch.where(hidden, good, 0).sum(dim=(1, 2)) / hidden.sum(dim=(1, 2))
+    return learned_by.prediction_quality(answer, tokens, hidden, *noisy)
 
 
 def apart(
-    pairs: Mapping[tuple[Composition, Composition], Measurement], samples: int
+    pairs: Mapping[tuple[Concepts, Concepts], Measurement], samples: int
 ) -> dict[str, Measurement]:
     """Return the mean overlap of compositions that differ in one factor, in two, and so on."""
-    groups: dict[int, list[tuple[Composition, Composition]]] = {}
+    groups: dict[int, list[tuple[Concepts, Concepts]]] = {}
     for a, b in pairs:
         groups.setdefault(sum(x != y for x, y in zip(a, b, strict=True)), []).append((a, b))
     found = {}

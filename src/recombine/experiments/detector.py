@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from recombine.condition import Conditioner, everything
+from recombine.condition import Conditioner, all_objects
 from recombine.experiment import Budget, Experiment, Findings, Trained
 from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors
 from recombine.measurement import Measurement
 from recombine.models.detector import Detector, DetectorReader
 from recombine.objectives.detection import Detection, Targets
 from recombine.reader import Reader
+from recombine.render.camera import places
 from recombine.scene import Scenes, concatenate
 from recombine.train import cosine
 from recombine.views import Unchanged
-from recombine.worlds.clevr import Clevr, places, shows
+from recombine.worlds.clevr import Clevr, shows
 
 FRESH = 10_007
 """The seed of the scenes it is measured on; no training has it."""
@@ -119,7 +120,7 @@ base = Experiment(
     ),
     asks=(DetectorError(),),
     headline=HEADLINE,
-    conditioner=Conditioner(everything, Targets()),
+    conditioner=Conditioner(all_objects, Targets()),
     objective=Detection(),
     view=Unchanged(),
     seeds=(0,),

@@ -17,14 +17,14 @@ import torch
 
 from recombine import zoo
 from recombine.condition import (
-    Anywhere,
     Conditioner,
     EncodesPlaces,
     Grid,
     List,
+    ShuffledSlots,
     Slots,
-    everything_in_random_order,
-    one_at_random,
+    all_objects_shuffled,
+    one_object,
 )
 from recombine.experiment import Budget, Experiment, Findings, Trained
 from recombine.measure.length import Expectation, Request, Rule, length
@@ -33,11 +33,12 @@ from recombine.models.local import STUDY_LOCAL, Cells, Places
 from recombine.models.unet import LARGE_UNET, STUDY_UNET
 from recombine.objectives.balance import Windows
 from recombine.objectives.diffusion import Diffusion
+from recombine.render.camera import places
 from recombine.sample.guidance import Guidance
 from recombine.sample.heun import Sampler
 from recombine.scene import Scenes, compositions
 from recombine.train import cosine
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 
 ASKED = 10_007
 """The seed of the scenes that are asked for; no training has it."""
@@ -67,7 +68,7 @@ class Length:
         world, conditioner = trained.experiment.world, trained.experiment.conditioner
         assert isinstance(world, Clevr)
         assert isinstance(conditioner.encode, EncodesPlaces)
-        most, told_one = world.objects[1], conditioner.tell is one_at_random
+        most, told_one = world.objects[1], conditioner.select is one_object
         rule = Rule(most, 1 if told_one else most, strict=not told_one, expected=self.expected)
         requests = {
             count: requested(world, conditioner.encode, count, self.samples, generator)
@@ -90,9 +91,11 @@ def requested(
 ) -> Request:
     """Return what to ask for, and what the true scenes of a seed look like."""
     scenes = told_apart(replace(world, objects=(count, count)), samples, generator.device, seed)
-    scenes = everything_in_random_order(scenes, generator)
+    scenes = all_objects_shuffled(scenes, generator)
     place, present = places(scenes)[0], scenes.present
-    return Request(*encode.told(place, present), encode.at(place, present), world.image(scenes))
+    return Request(
+        *encode.requested(place, present), encode.at(place, present), world.image(scenes)
+    )
 
 
 def told_apart(world: Clevr, samples: int, device: torch.device, seed: int = ASKED) -> Scenes:
@@ -135,7 +138,7 @@ grid_all = Experiment(
     ),
     asks=(Length(Expectation(paper=7, grade="paper", least=7)),),
     headline=("success_inside", "k_max"),
-    conditioner=Conditioner(everything_in_random_order, Grid(CELLS)),
+    conditioner=Conditioner(all_objects_shuffled, Grid(CELLS)),
     objective=OBJECTIVE,
     sampler=Sampler(steps=18),
     seeds=(0, 1, 2),
@@ -144,7 +147,7 @@ grid_all = Experiment(
 grid_one = replace(
     grid_all,
     question="Told one cell at random, does it draw an object in each of several told cells?",
-    conditioner=Conditioner(one_at_random, Grid(CELLS)),
+    conditioner=Conditioner(one_object, Grid(CELLS)),
     asks=(Length(Expectation(paper=2, grade="second-hand", most=3)),),
 )
 
@@ -152,7 +155,7 @@ list_all = replace(
     grid_all,
     question="Told every object in a list of places, does it draw more than it has seen?",
     network=replace(STUDY_UNET, entry=Vector(3 * List().most, waves=8)),
-    conditioner=Conditioner(everything_in_random_order, List()),
+    conditioner=Conditioner(all_objects_shuffled, List()),
     asks=(Length(Expectation(paper=3, grade="second-hand", most=4)),),
 )
 
@@ -162,7 +165,7 @@ GUIDED = Sampler(steps=18, guidance=Guidance(torch.zeros_like, 3.0))
 list_all_anywhere = replace(
     list_all,
     question="Is it the untrained end of the list? The same, with objects in any of its slots.",
-    conditioner=Conditioner(Anywhere(List().most), Slots()),
+    conditioner=Conditioner(ShuffledSlots(List().most), Slots()),
     asks=(Length(),),
 )
 

@@ -24,8 +24,9 @@ from recombine.experiment import Experiment, Findings, Trained
 from recombine.experiments import length_generalization as length
 from recombine.measure.influence import distances, object_influence, pixel_influence, pixels_at
 from recombine.measure.locality import OWN, RADIUS, Gauge, Level, Told, gathered, heard, listened
+from recombine.render.camera import places
 from recombine.scene import Scenes, concatenate
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 
 ASKED = 10_009
 """The seed of the scenes; neither training nor length has it."""
@@ -134,7 +135,7 @@ def asked(
 ) -> tuple[Tensor, Tensor, Told]:
     """Return the places as told, the condition, and what it is without each and with each moved."""
     place, present = places(scenes)[0], scenes.present
-    told, _ = encode.told(place, present)
+    told, _ = encode.requested(place, present)
     objects = place.shape[1]
     target = elsewhere(told, generator)
     without, moved = [], []
@@ -166,7 +167,7 @@ class View:
 
     trained: Trained
     image: Float[Tensor, "batch 3 height width"]
-    condition: Float[Tensor, " batch *told"]
+    condition: Float[Tensor, " batch *condition"]
     told: Told
     generator: torch.Generator
 

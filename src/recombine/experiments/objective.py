@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from recombine import zoo
-from recombine.condition import Conditioner, Labels, everything
+from recombine.condition import Conditioner, Labels, all_objects
 from recombine.experiment import Budget, Experiment, Findings, Trained, joined
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.experiments.probe import Single, fresh, tested
@@ -31,22 +31,21 @@ from recombine.measure.nearest import nearest
 from recombine.measurement import Measurement, averaged
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.heads import Codes as CodeHead
-from recombine.models.heads import DiffusionHead, Mixture
+from recombine.models.heads import DiffusionHead, LogitHead, MixtureHead
 from recombine.models.masked import Masked
 from recombine.models.probe import Probe
 from recombine.objectives.diffusion import Diffusion
-from recombine.objectives.jepa import Jepa, WithJepa, target_spread
+from recombine.objectives.jepa import DiffusionJepa, Jepa, MaskedJepa
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
 from recombine.scene import Scenes, concept_rows
 from recombine.spelling import LATER
-from recombine.split import BINARY, Split
+from recombine.split import Split
 from recombine.train import cosine
 from recombine.views import Codes, Latents, View
 from recombine.worlds.files.celeba import CelebA
-from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.shapes2d import BINARY, Shapes2D
 
 ASKED = 10_039
 """The seed of the scenes that are asked for; no training has it."""
@@ -93,7 +92,7 @@ class Composition:
     def asked(self) -> tuple[tuple[str, ...], ...]:
         """The compositions that are asked for, in the order of the grid."""
         chosen = {which for level in self.split.levels for which in self._at(level)}
-        return tuple(which for which in self.split.asked if which in chosen)
+        return tuple(which for which in self.split.compositions if which in chosen)
 
     def _at(self, level: int) -> tuple[tuple[str, ...], ...]:
         return self.split.at(level)[: self.most]
@@ -108,7 +107,7 @@ class Composition:
         told = torch.cat(
             [conditioner.encode(means(world, each, self.samples, device)) for each in which]
         )
-        drawn = trained.images(conditioner.asked(told, generator), generator).clamp(0, 1)
+        drawn = trained.images(conditioner.for_sampling(told, generator), generator).clamp(0, 1)
         found = self.read(drawn, world, "")
         beside, true = renders_read(self, world, experiment.view, device)
         found |= {**beside, **self.apart(read.features(drawn), true, "")}
@@ -172,7 +171,7 @@ class Composition:
 def targets_spread(ask: Composition, trained: Trained) -> Findings:
     """Return how far JEPA's targets spread over some seen images, and an alarm if they do not."""
     experiment, device = trained.experiment, trained.device
-    if not isinstance(experiment.objective, WithJepa):
+    if not isinstance(experiment.objective, MaskedJepa | DiffusionJepa):
         return Findings({})
     world, which = experiment.world, ask.split.at(0)[:COMPOSITIONS]
     assert isinstance(world, Single)
@@ -180,9 +179,7 @@ def targets_spread(ask: Composition, trained: Trained) -> Findings:
     told = [experiment.conditioner.encode(means(world, each, count, device)) for each in which]
     image = torch.cat([fresh(world, each, count, device) for each in which])
     seen, condition = experiment.view(image), torch.cat(told).to(device)
-    targets = experiment.objective.targets(trained.precise, seen, condition)
-    layers = experiment.objective.jepa.layers
-    spreads = {layer: target_spread(each) for layer, each in zip(layers, targets, strict=True)}
+    spreads = experiment.objective.target_spreads(trained.precise, seen, condition)
     least = {
         "target_variance": min(each.variance for each in spreads.values()),
         "target_rank": min(each.rank for each in spreads.values()),
@@ -251,7 +248,7 @@ dit_kl = Experiment(
     ),
     asks=(Composition(linear=None, renders=0),),
     headline=("accuracy@level2", "accuracy@level0"),
-    conditioner=Conditioner(everything, LABELS),
+    conditioner=Conditioner(all_objects, LABELS),
     objective=Diffusion(sigma_data=1.0),
     sampler=Sampler(steps=18),
     view=Latents("tokenizer_kl", KL),
@@ -265,7 +262,7 @@ dit_vq = replace(
 maskgit = replace(
     dit_kl,
     question="Does MaskGIT, a discrete objective, compose?",
-    network=replace(TRUNK, head=CodeHead(VQ.codes or 0)),
+    network=replace(TRUNK, head=LogitHead(VQ.codes or 0)),
     objective=MaskedCrossEntropy(),
     sampler=Unmask(),
     view=Codes("tokenizer_vq", VQ),
@@ -285,7 +282,7 @@ mar = replace(
 givt = replace(
     mar,
     question="Does GIVT, masked with a Gaussian mixture, compose?",
-    network=replace(TRUNK, head=Mixture(KL.latent)),
+    network=replace(TRUNK, head=MixtureHead(KL.latent)),
     objective=MaskedMixture(),
     sampler=Unmask(),
 )

@@ -15,19 +15,19 @@ from typing import TypeAlias
 
 import torch
 
-from recombine.condition import Conditioner, everything
+from recombine.condition import Conditioner, all_objects
 from recombine.experiment import Budget, Experiment, Findings, Trained
 from recombine.measure.composition import accuracies
 from recombine.measurement import Measurement
 from recombine.models.probe import Probe, ProbeReader
-from recombine.objectives.naming import Naming, concepts
-from recombine.scene import Composition
-from recombine.split import BINARY, CELEBA, SHAPES3D_240, Split
+from recombine.objectives.classification import Classification, concepts
+from recombine.scene import Concepts
+from recombine.split import Split
 from recombine.train import cosine
 from recombine.views import Unchanged
-from recombine.worlds.files.celeba import CelebA
-from recombine.worlds.shapes2d import FewShapes2D, Shapes2D
-from recombine.worlds.shapes3d import Shapes3D
+from recombine.worlds.files.celeba import CELEBA, CelebA
+from recombine.worlds.shapes2d import BINARY, FewShapes2D, Shapes2D
+from recombine.worlds.shapes3d import SHAPES3D_240, Shapes3D
 
 FRESH = 10_037
 """The seed of the scenes it is measured on; no training has it."""
@@ -53,7 +53,7 @@ class ProbeError:
         assert isinstance(world, Single)
         reader = ProbeReader(trained.denoiser, network)
         plain, marred = {}, {}
-        for which in self.split.asked:
+        for which in self.split.compositions:
             images = fresh(world, which, self.samples, trained.device)
             noise = torch.randn(images.shape, generator=generator, device=generator.device)
             plain[which] = reader(images)
@@ -74,7 +74,7 @@ def overall(found: dict[str, Measurement], whose: str) -> dict[str, Measurement]
 
 
 def fresh(
-    world: Single, which: Composition, samples: int, device: torch.device, first: int = 0
+    world: Single, which: Concepts, samples: int, device: torch.device, first: int = 0
 ) -> torch.Tensor:
     """Return renders, or faces, of a composition that no training has seen, from a number on."""
     number = torch.arange(first, first + samples, device=device)
@@ -85,7 +85,7 @@ def fresh(
 
 
 @cache
-def tested(faces: CelebA, which: Composition) -> CelebA:
+def tested(faces: CelebA, which: Concepts) -> CelebA:
     """Return the faces of a composition that are kept for testing; their list is read once."""
     return replace(faces, part="test", among=(which,))
 
@@ -97,8 +97,8 @@ base = Experiment(
     budget=Budget(steps=1_500, batch=128, learning_rate=1e-3, warm_up=50, decay=cosine, ema=0.99),
     asks=(ProbeError(BINARY),),
     headline=("accuracy", "accuracy_noisy"),
-    conditioner=Conditioner(everything, concepts),
-    objective=Naming(),
+    conditioner=Conditioner(all_objects, concepts),
+    objective=Classification(),
     view=Unchanged(),
     seeds=(0,),
 )
@@ -112,7 +112,7 @@ shapes3d = replace(
     question="Which hue, shape and scale does a small network see in a picture of Shapes3D?",
     world=Shapes3D(among=(*SHAPES3D_240.seen, *SHAPES3D_240.held_out)),
     network=Probe(64, Shapes3D.factors),
-    objective=Naming(tuple(len(factor.concepts) for factor in Shapes3D.factors)),
+    objective=Classification(tuple(len(factor.concepts) for factor in Shapes3D.factors)),
     asks=(ProbeError(SHAPES3D_240, samples=16),),
 )
 celeba = replace(

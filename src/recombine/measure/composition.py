@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from recombine.measurement import Measurement, Number
-from recombine.scene import Composition, concept_rows
+from recombine.scene import Concepts, concept_rows
 from recombine.split import Split
 
 TRAINED = 0.8
@@ -74,7 +74,7 @@ def check_levels(split: Split) -> None:
 
 
 def accuracies(
-    split: Split, read: Mapping[Composition, Int[Tensor, "sample factor"]], whose: str = ""
+    split: Split, read: Mapping[Concepts, Int[Tensor, "sample factor"]], whose: str = ""
 ) -> dict[str, Measurement]:
     """Return how often what was read is what was asked, by composition, level and factor.
 
@@ -107,7 +107,7 @@ def agreed(readings: Sequence[Int[Tensor, "sample factor"]]) -> Int[Tensor, "sam
 
 
 def _right(
-    split: Split, which: Composition, rows: Int[Tensor, "sample factor"]
+    split: Split, which: Concepts, rows: Int[Tensor, "sample factor"]
 ) -> Bool[Tensor, "sample factor"]:
     if rows.dim() != 2 or rows.shape[1] != len(split.factors) or not len(rows):
         raise ValueError(

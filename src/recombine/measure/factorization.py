@@ -30,7 +30,7 @@ class Scored:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch *image"]:
         return score(self.denoiser(x, sigma, condition), x, sigma)
 
@@ -118,7 +118,7 @@ class InFeatures:
         self,
         z: Float[Tensor, "batch feature"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch feature"]:
         back = torch.linalg.inv(self.to_features).to(z)
         return self.score(z @ back.mT, sigma, condition) @ back
@@ -162,7 +162,7 @@ def local_gap(
     local: Score,
     x: Float[Tensor, " batch *image"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
 ) -> Float[Tensor, "batch pixel"]:
     """Return the distance of two denoised images, sigma^2 |s - s_local|."""
     apart = score(x, sigma, condition) - local(x, sigma, condition)
@@ -197,7 +197,7 @@ def score_jacobian(
     score: Score,
     x: Float[Tensor, " batch *image"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
 ) -> Float[Tensor, "batch pixel pixel"]:
     """Return d score / d x, one backward pass per pixel: for images of few pixels."""
     with torch.enable_grad():
@@ -216,7 +216,7 @@ def denoised_jacobian(
     score: Score,
     x: Float[Tensor, " batch *image"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
 ) -> Float[Tensor, "batch pixel pixel"]:
     """Return d denoised / d x; of the score, the term -x / sigma^2 would fake locality."""
     inner = score_jacobian(score, x, sigma, condition)

@@ -27,7 +27,7 @@ def pixel_influence(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     pixels: Int[Tensor, "batch pixel 2"] | Int[Tensor, "pixel 2"] | None = None,
     at_once: int = AT_ONCE,
 ) -> Float[Tensor, "batch pixel height width"]:
@@ -76,7 +76,7 @@ def estimated_influence(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     regions: Bool[Tensor, "region rows columns"],
     probes: Probes,
 ) -> Estimate:
@@ -116,7 +116,7 @@ def object_influence(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     changed: Shaped[Tensor, " object *changed"],
     at_once: int = AT_ONCE,
 ) -> Float[Tensor, "object batch height width"]:
@@ -138,7 +138,7 @@ def answered(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     at_once: int = AT_ONCE,
 ) -> Float[Tensor, "batch channel height width"]:
     """Return the denoised images, as exactly as floating point allows."""

@@ -47,7 +47,7 @@ class Request:
 
     place: Float[Tensor, "batch object 2"]
     present: Bool[Tensor, "batch object"]
-    condition: Float[Tensor, " batch *told"]
+    condition: Float[Tensor, " batch *condition"]
     image: Float[Tensor, "batch 3 height width"]
 
     def __post_init__(self) -> None:

@@ -119,7 +119,7 @@ def locality(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     told: Told | None = None,
     gauge: Gauge = USUAL,
 ) -> Locality:
@@ -153,7 +153,7 @@ def listened(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     told: Told | None = None,
     gauge: Gauge = USUAL,
 ) -> Level:

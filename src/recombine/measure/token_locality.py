@@ -44,7 +44,7 @@ def token_influence(
     predictor: Predictor,
     tokens: Shaped[Tensor, " batch *token"],
     hidden: Bool[Tensor, "batch side side"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     other: Shaped[Tensor, " others *other"],
     chunk: int = CHUNK,
 ) -> Float[Tensor, "batch changed answered"]:
