@@ -39,7 +39,7 @@ class Generator(Protocol):
 class LearnsFromAverage(Protocol):
     """An objective with targets that the moving average of the run's own weights makes (JEPA).
 
-    It is called with `average=` beside what every objective is called with.
+    It is called with `average=` beside the arguments of every objective.
     """
 
     def targets(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from recombine.checkpoint import LEARNED_FROM
 from recombine.condition import Conditioner
 from recombine.data import Source
-from recombine.denoiser import Denoiser, LearnsFromAverage
+from recombine.denoiser import Denoiser
 from recombine.measurement import Measurement
 from recombine.objectives.diffusion import Diffusion
 from recombine.sample.heun import HEUN, Progress, Sampler, unwatched
@@ -178,7 +178,7 @@ class Experiment:
     asks: tuple[Ask, ...]
     headline: tuple[str, ...]
     conditioner: Conditioner = Conditioner()
-    objective: Objective | LearnsFromAverage = Diffusion()
+    objective: Objective = Diffusion()
     sampler: Sampler | Unmask = HEUN
     view: View = Centred()
     seeds: tuple[int, ...] = (0, 1, 2)

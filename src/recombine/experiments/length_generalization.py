@@ -102,7 +102,7 @@ def told_apart(world: Clevr, samples: int, device: torch.device, seed: int = ASK
     """Return the first scenes in which the centres of all objects lie in cells of their own."""
     more = samples + samples // 2 + 8
     scenes = world.scenes(torch.arange(more, device=device), seed)
-    _, told = Grid(CELLS).told(places(scenes)[0], scenes.present)
+    _, told = Grid(CELLS).requested(places(scenes)[0], scenes.present)
     kept = (told == scenes.present).all(dim=1)
     if int(kept.sum()) < samples:
         raise ValueError(f"only {int(kept.sum())} of {more} scenes of {world} are told apart")

@@ -115,7 +115,7 @@ def far_apart(world: Clevr, objects: int, samples: int, device: torch.device) ->
     crowd, kept = replace(world, objects=(objects, objects)), []
     for start in range(0, 64 * samples, 4 * samples):
         scenes = crowd.scenes(torch.arange(start, start + 4 * samples, device=device), ASKED)
-        place, told = Grid(length.CELLS).told(places(scenes)[0], scenes.present)
+        place, told = Grid(length.CELLS).requested(places(scenes)[0], scenes.present)
         away = gaps(place, place) + 2 * torch.eye(objects, device=device)
         kept.append(scenes[told.all(dim=1) & (away > RADIUS).all(dim=2).all(dim=1)])
         if sum(map(len, kept)) >= samples:

@@ -4,7 +4,9 @@ A small convolutional network is the reader of record. The papers' probe is line
 stands beside it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +41,7 @@ class Probe:
         """Return the network with fresh weights."""
         return ProbeModule(self)
 
-    def factor_reader(self, network: "ProbeModule") -> "ProbeReader":
+    def factor_reader(self, network: Callable[..., Tensor]) -> "ProbeReader":
         """Return the reader that these weights make."""
         return ProbeReader(network, self)
 
@@ -96,7 +98,7 @@ def likeliest_concepts(
 class ProbeReader:
     """Images in [0, 1] -> the number of the concept of each factor."""
 
-    network: "ProbeModule"
+    network: Any
     of: Probe
 
     def __call__(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -85,6 +86,6 @@ def nats(
     return each.flatten(1).sum(dim=1)
 
 
-def _inside(denoiser: Callable[..., Coded]) -> AutoencoderModule:
+def _inside(denoiser: Any) -> AutoencoderModule:
     """Return the autoencoder itself, where several processes have wrapped it."""
     return getattr(denoiser, "module", denoiser)

@@ -82,9 +82,10 @@ class MaskedJepa:
         condition: Shaped[Tensor, " batch *condition"],
         *,
         generator: torch.Generator,
-        average: Callable[..., Any],
+        average: Callable[..., Any] | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch; `average` is the moving average of the model."""
+        average = required(average)
         drawn = self.objective.corrupted(seen, generator)
         predicted = model(seen, drawn.hidden, condition, *drawn.noisy)
         missed = self.missed(predicted, self.targets(average, seen, condition), drawn.hidden)
@@ -152,10 +153,10 @@ class DiffusionJepa:
         condition: Shaped[Tensor, " batch *condition"],
         *,
         generator: torch.Generator,
-        average: Callable[..., Any],
+        average: Callable[..., Any] | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch; `average` is the moving average of the model."""
-        errors: list[Tensor] = []
+        average, errors = required(average), list[Tensor]()
 
         def with_errors(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
             """Denoise, and collect the errors of states in the same forward pass."""
@@ -185,6 +186,13 @@ class DiffusionJepa:
     ) -> dict[int, "Spread"]:
         """Return how far the targets of each layer spread."""
         return self.jepa.spreads(self.targets(average, seen, condition))
+
+
+def required(average: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return the moving average; raise if there is none."""
+    if average is None:
+        raise ValueError("JEPA needs the moving average of the weights: call it with average=")
+    return average
 
 
 class JepaModule(nn.Module):

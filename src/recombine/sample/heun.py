@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -57,7 +57,7 @@ class Sampler:
 
     def generator(
         self,
-        denoiser: Denoiser,
+        denoiser: Callable[..., Any],
         shape: tuple[int, ...],
         batch: int = 256,
         watch: "Progress | None" = None,

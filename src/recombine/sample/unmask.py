@@ -4,9 +4,10 @@ All noise is a hash of a sample's own seed: a sample does not depend on which ot
 with, nor on the device.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import cos, floor, isfinite, pi
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -55,7 +56,7 @@ class Unmask:
 
     def generator(
         self,
-        predictor: TokenModel,
+        predictor: Callable[..., Any],
         shape: tuple[int, ...],
         batch: int = 256,
         watch: Progress | None = None,
