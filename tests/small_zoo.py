@@ -13,7 +13,7 @@ from recombine import run as runner
 from recombine import zoo
 from recombine.checkpoint import checkpoints
 from recombine.commands import run as run_command
-from recombine.condition import Conditioner, Grid, List, Values, everything, one_at_random
+from recombine.condition import Conditioner, Grid, List, Values, all_objects, one_object
 from recombine.experiment import Budget, Experiment, Findings, Plan, Trained
 from recombine.measurement import Measurement
 from recombine.models.entry import Vector
@@ -65,25 +65,25 @@ SMALL = Experiment(
     budget=Budget(steps=4, batch=2, learning_rate=0.1, ema=0.1),
     asks=(Brightness(), Nameless()),
     headline=("steps",),
-    conditioner=Conditioner(everything, Grid()),
+    conditioner=Conditioner(all_objects, Grid()),
     sampler=Sampler(steps=2),
     seeds=(0,),
 )
 VARIANTS = {
     "grid_all": SMALL,
-    "grid_one": replace(SMALL, conditioner=Conditioner(one_at_random, Grid())),
+    "grid_one": replace(SMALL, conditioner=Conditioner(one_object, Grid())),
     "grid_one_local": replace(SMALL, budget=replace(SMALL.budget, learning_rate=0.05)),
     "list_all": replace(
         SMALL,
         network=replace(SMALL.network, entry=Vector(36)),
-        conditioner=Conditioner(everything, List()),
+        conditioner=Conditioner(all_objects, List()),
         asks=(Nameless(),),
     ),
     "circles": replace(
         SMALL,
         world=Circles(size=SIZE),
         network=replace(SMALL.network, entry=Vector(4)),
-        conditioner=Conditioner(everything, Values()),
+        conditioner=Conditioner(all_objects, Values()),
         asks=(Nameless(),),
     ),
 }

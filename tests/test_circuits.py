@@ -237,7 +237,7 @@ def conditioned(rng: torch.Generator, each: int = 4) -> tuple[Tensor, list]:
 
 
 def serving(columns: list[int] | None) -> Net:
-    """20 neurons, silent without a condition; 5 for each of four columns, or the first 5 for all."""
+    """20 neurons, silent by themselves; 5 for each of four columns, or the first 5 for all."""
     net = Net(8, 20)
     weights = torch.zeros(20, 8, dtype=torch.float64)
     weights[:5, 4:] = 0 if columns else 2

@@ -14,8 +14,10 @@ from recombine.measure.composition import (
     over_training,
 )
 from recombine.measurement import Measurement
-from recombine.scene import Composition, compositions, concept_rows
-from recombine.split import BINARY, CIRCLES, SHAPES3D_240
+from recombine.scene import Concepts, compositions, concept_rows
+from recombine.worlds.circles import CIRCLES
+from recombine.worlds.shapes2d import BINARY
+from recombine.worlds.shapes3d import SHAPES3D_240
 
 EVERY = compositions(BINARY.factors)
 TRUE = dict(zip(EVERY, concept_rows(BINARY.factors, EVERY), strict=True))
@@ -124,7 +126,7 @@ def test_area_weighs_by_steps():
         (BINARY.held_out, "nothing at level 1; its levels: 0"),
     ],
 )
-def test_a_split_with_an_empty_level_is_refused(left_out: tuple[Composition, ...], words: str):
+def test_a_split_with_an_empty_level_is_refused(left_out: tuple[Concepts, ...], words: str):
     with pytest.raises(ValueError, match=f"{words}$"):
         check_levels(replace(BINARY, left_out=left_out))
 

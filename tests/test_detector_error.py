@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.measure import detection
 from recombine.measure.detection import (
     DetectorError,
     Panel,

@@ -10,9 +10,9 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 from recombine.measure.divergence import (
     FLOOR,
+    DiscreteLaw,
     Normal,
     Pair,
-    DiscreteLaw,
     characteristic,
     divergence_split,
     local_loss,

@@ -504,7 +504,7 @@ class OffBy:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch *image"]:
         mean = torch.tensor(denoise_toy.CENTRES).mean(dim=0).reshape(2, 1, 1)
         exact = denoise_toy.Clouds().law(x, sigma, condition)

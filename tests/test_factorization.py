@@ -18,7 +18,7 @@ from recombine.measure.factorization import (
     score_jacobian,
 )
 from recombine.models import laws
-from recombine.models.projection import Known
+from recombine.models.projection import KnownLaw
 
 PAIRS = Blocks(torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0]]).bool())
 
@@ -32,7 +32,7 @@ def linear(pixels: Tensor, given: Tensor):
     return score
 
 
-def points(known: Known, sigma: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def points(known: KnownLaw, sigma: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     given = known.conditions
     x = 2 * torch.randn(len(given), known.blocks.shape[1], generator=rng, dtype=torch.float64)
     return x, torch.full((len(given),), sigma, dtype=torch.float64), given
@@ -164,7 +164,7 @@ def test_a_denoiser_is_asked_by_its_score():
 
 @pytest.mark.parametrize("known", laws.known_laws(), ids=lambda known: known.name)
 @pytest.mark.parametrize("sigma", [1.0, 10.0])
-def test_measures_say_of_each_law_what_theory_says(known: Known, sigma: float, rng):
+def test_measures_say_of_each_law_what_theory_says(known: KnownLaw, sigma: float, rng):
     call = points(known, sigma, rng)
     found = factorization(known.score, Blocks(known.blocks), *call, known.projection)
     for value, zero in (
@@ -246,7 +246,7 @@ def test_cosines_are_of_what_is_added_to_the_mean():
 
 
 @pytest.mark.parametrize("known", [laws.orthogonal_but_coupled(), laws.orthogonal_but_astray()])
-def test_orthogonal_means_are_not_enough_for_local_scores(known: Known, rng):
+def test_orthogonal_means_are_not_enough_for_local_scores(known: KnownLaw, rng):
     means = known.law.mean(torch.eye(2).double())
     assert cosines(means, torch.zeros(4).double())[0, 1].abs() < 1e-12
     call = points(known, 1.0, rng)

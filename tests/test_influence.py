@@ -24,7 +24,7 @@ from recombine.measure.influence import (
 from recombine.models.entry import Vector
 from recombine.models.gaussian import Constant, GaussianLaw
 from recombine.models.local import Local
-from recombine.models.mixture import scene_law, told_everything, told_one
+from recombine.models.mixture import marks_all, marks_one, scene_law
 from recombine.models.unet import UNet
 
 CHANNELS, HEIGHT, WIDTH = 2, 3, 4
@@ -84,7 +84,7 @@ def test_pixel_influence_is_the_exact_jacobian(at_once: int, rng: torch.Generato
     torch.testing.assert_close(measured, exact, atol=1e-12, rtol=1e-10)
 
 
-@pytest.mark.parametrize("telling", [told_one, told_everything])
+@pytest.mark.parametrize("telling", [marks_one, marks_all])
 def test_the_influence_in_a_mixture_is_the_exact_jacobian(telling: Callable, rng: torch.Generator):
     law = scene_law((1, 2, 3), telling)
     condition = torch.eye(6, dtype=torch.float64)[:4]
@@ -240,7 +240,7 @@ def test_estimates_have_no_bias_and_their_error_is_their_spread(rng: torch.Gener
 
 
 def test_with_one_channel_a_pixel_needs_no_luck(rng: torch.Generator):
-    law = scene_law((1, 2, 3), told_one)
+    law = scene_law((1, 2, 3), marks_one)
     condition = torch.eye(6, dtype=torch.float64)[:2]
     x = law.sample(condition, rng)
     exact = pixel_influence(law, x, SIGMA, condition)

@@ -4,24 +4,24 @@ import pytest
 import torch
 
 from recombine.condition import (
-    Anywhere,
     Conditioner,
     Grid,
     List,
+    ShuffledSlots,
     Slots,
-    everything_in_random_order,
-    one_at_random,
+    all_objects_shuffled,
+    one_object,
 )
 from recombine.measure import requests as module
 from recombine.measure.length import Rule
 from recombine.measure.requests import Length, one_to_a_cell, requested
 from recombine.measure.subject import Findings
 from recombine.reader import Found
+from recombine.render.camera import places
 from recombine.scene import compositions
 from recombine.worlds.circles import Circles
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 from subjects import CPU, Model, training
-
 
 SMALL = tuple(which for which in compositions(Clevr.factors) if which[-1] == "small")
 
@@ -30,7 +30,7 @@ def world(least: int, most: int) -> Clevr:
     return Clevr(size=64, objects=(least, most), among=SMALL)
 
 
-ALL, ONE = (Conditioner(tell, Grid(16)) for tell in (everything_in_random_order, one_at_random))
+ALL, ONE = (Conditioner(tell, Grid(16)) for tell in (all_objects_shuffled, one_object))
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ ALL, ONE = (Conditioner(tell, Grid(16)) for tell in (everything_in_random_order,
     [
         (ALL, 3, 3, True),
         (ONE, 3, 1, False),
-        (Conditioner(Anywhere(12), Slots()), 3, 3, True),
+        (Conditioner(ShuffledSlots(12), Slots()), 3, 3, True),
         (ONE, 1, 1, False),
         (ONE, 5, 1, False),
-        (Conditioner(everything_in_random_order, List()), 5, 5, True),
+        (Conditioner(all_objects_shuffled, List()), 5, 5, True),
     ],
 )
 def test_a_model_conditioned_on_one_object_may_draw_others(
@@ -64,7 +64,7 @@ def test_a_model_conditioned_on_one_object_may_draw_others(
 
 def test_a_perfect_model_succeeds_at_every_number():
     """It renders the very scenes; the reader knows their places."""
-    clevr, conditioner = world(1, 3), Conditioner(everything_in_random_order, List())
+    clevr, conditioner = world(1, 3), Conditioner(all_objects_shuffled, List())
 
     def read(images: torch.Tensor) -> Found:
         # The first two numbers of an image say where its objects are.
@@ -91,7 +91,7 @@ def test_a_perfect_model_succeeds_at_every_number():
 def test_every_requested_scene_has_its_objects_in_cells_of_their_own():
     crowd = world(12, 12)
     every = crowd.scenes(torch.arange(24), module.SEED)
-    together = Grid().told(places(every)[0], every.present)[1].sum(dim=1) < 12
+    together = Grid().requested(places(every)[0], every.present)[1].sum(dim=1) < 12
     assert together.any()
     scenes = one_to_a_cell(crowd, 16, CPU)
     assert len(scenes) == 16

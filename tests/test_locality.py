@@ -21,7 +21,7 @@ from recombine.measure.locality import (
     shared,
 )
 from recombine.models.gaussian import GaussianLaw
-from recombine.models.mixture import scene_law, told_nothing, told_one
+from recombine.models.mixture import marks_none, marks_one, scene_law
 
 SIDE, CELL, BATCH = 16, 4, 4
 CELLS = SIDE // CELL
@@ -132,7 +132,7 @@ def test_the_leak_is_the_share_that_lands_far_away():
 
 def test_labelling_one_cell_of_a_scene_leaks_half_of_its_effect(rng: torch.Generator):
     """The law of Exp. 2: summed over other cells, the leak equals the own effect in size."""
-    law, samples = scene_law((1, 2, 3), told_one), 24
+    law, samples = scene_law((1, 2, 3), marks_one), 24
     cell = torch.randint(6, (samples,), generator=rng)
     condition = torch.eye(6, dtype=torch.float64)[cell]
     sigma = torch.full((samples,), 20.0, dtype=torch.float64)
@@ -188,7 +188,7 @@ def test_a_denoiser_that_ignores_its_condition_has_no_conditional_locality():
 
 
 def test_an_unconditional_law_has_no_conditional_locality(rng: torch.Generator):
-    law = scene_law((1, 2, 3), told_nothing)
+    law = scene_law((1, 2, 3), marks_none)
     condition = torch.ones(4, 6, dtype=torch.float64)
     without = condition - torch.eye(6, dtype=torch.float64)[:2, None]
     place = torch.tensor([[[0.1, 0.1], [0.5, 0.1]]], dtype=torch.float64).expand(4, -1, 2)
@@ -315,7 +315,9 @@ def test_levels_may_come_in_any_order():
 
 
 def test_the_ablations_of_some_images_keep_their_order(rng: torch.Generator):
-    whole = Ablations(*(torch.rand(size, generator=rng) for size in ((5, 2, 2), (2, 5, 3), (2, 5, 3))))
+    whole = Ablations(
+        *(torch.rand(size, generator=rng) for size in ((5, 2, 2), (2, 5, 3), (2, 5, 3)))
+    )
     some = whole[torch.tensor([3, 1])]
     assert torch.equal(some.place, whole.place[[3, 1]])
     assert torch.equal(some.without, whole.without[:, [3, 1]])

@@ -13,7 +13,7 @@ from recombine.experiments.objective import means
 from recombine.measurement import Measurement
 from recombine.models.probe import Probe
 from recombine.scene import concept_rows
-from recombine.split import BINARY
+from recombine.worlds.shapes2d import BINARY
 
 CPU, SAMPLES = torch.device("cpu"), 6
 ASKED_TO_COMPOSE = [

@@ -14,7 +14,7 @@ from recombine.measure.token_locality import (
     token_influence,
     token_locality,
 )
-from recombine.models.heads import Codes, DiffusionHead, Gaussian, Mixed, Mixture
+from recombine.models.heads import DiffusionHead, Gaussian, GaussianMixture, LogitHead, MixtureHead
 from recombine.models.masked import Masked
 
 SIDE = 4
@@ -172,7 +172,7 @@ def test_a_mixture_moves_by_its_mean():
         weights = torch.tensor([0.25, 0.75], dtype=torch.float64).log().expand(shape)
         means = torch.zeros(*shape, 2, dtype=torch.float64)
         means[..., 1, :] = tokens[:, :, 0, 0][:, None, None]
-        return Predicted(Mixed(weights, means, torch.zeros_like(means)))
+        return Predicted(GaussianMixture(weights, means, torch.zeros_like(means)))
 
     tokens = torch.zeros(1, 2, 2, 2, dtype=torch.float64)
     other = torch.tensor([3.0, 4]).double()[None, :, None, None].expand_as(tokens)
@@ -200,7 +200,7 @@ def test_the_condition_and_the_mask_of_each_image_stay_its_own(rng):
 
 
 @pytest.mark.parametrize(
-    "head", [Codes(6), Mixture(2, 3), Gaussian(2), DiffusionHead(2, 1, 8)], ids=str
+    "head", [LogitHead(6), MixtureHead(2, 3), Gaussian(2), DiffusionHead(2, 1, 8)], ids=str
 )
 def test_chunks_of_any_size_give_the_same_numbers(rng, head):
     net = (
@@ -209,7 +209,7 @@ def test_chunks_of_any_size_give_the_same_numbers(rng, head):
     for weight in net.parameters():
         weight.copy_(torch.randn(weight.shape, generator=rng))
     tokens, other = latents(rng)
-    if isinstance(head, Codes):
+    if isinstance(head, LogitHead):
         tokens, other = torch.randint(6, (2, 3, SIDE, SIDE), generator=rng)
     hidden, condition = half(rng), torch.ones(3, 3, 3, dtype=torch.float64)
     sizes: list[int] = []
@@ -226,7 +226,7 @@ def test_chunks_of_any_size_give_the_same_numbers(rng, head):
     differs = even_influence(tokens, hidden, other) > 0
     assert torch.equal(found > 0, differs)
     assert not found.requires_grad
-    if isinstance(head, Codes):
+    if isinstance(head, LogitHead):
         assert found.max() < 1
     rows = condition.repeat(2, 1, 1, 1)
     rows[0, :, 0], rows[1, :, 2] = 2, 3
@@ -355,7 +355,10 @@ def test_where_no_change_alone_moves_anything_interaction_is_undefined(rng):
         ({"hidden": torch.zeros(3, 2, 2, dtype=torch.bool)}, r"hidden is a mask .* \(3, 2, 2\)"),
         ({"tokens": torch.zeros(3, CELLS)}, r"ids \(batch, side, side\) or .*; got \(3, 16\)"),
         ({"chunk": 0}, "a chunk is at least 1 image; got 0"),
-        ({"predictor": lambda *call: Predicted(torch.ones(3, 5))}, r"predictions have .*; got \(3, 5\)"),
+        (
+            {"predictor": lambda *call: Predicted(torch.ones(3, 5))},
+            r"predictions have .*; got \(3, 5\)",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(rng, change, words):

@@ -12,7 +12,7 @@ torch.Size([8, 3, 64, 64])
 
 from recombine.data import Batch, Stream
 from recombine.measure.locality import locality
-from recombine.scene import Composition, Factor, Scenes, World, compositions, concatenate
+from recombine.scene import Concepts, Factor, Scenes, World, compositions, concatenate
 from recombine.split import CountSplit, Split, leaks, level
 from recombine.worlds import WORLDS, Circles, Clevr, Shapes2D, Shapes3D
 
@@ -23,7 +23,7 @@ __all__ = [
     "Batch",
     "Circles",
     "Clevr",
-    "Composition",
+    "Concepts",
     "CountSplit",
     "Factor",
     "Scenes",

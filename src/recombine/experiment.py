@@ -13,28 +13,14 @@ from torch import Tensor, nn
 from recombine.checkpoint import LEARNED_FROM
 from recombine.condition import Conditioner
 from recombine.data import Source
-from recombine.denoiser import (
-    Denoiser,
-    Preconditioned,
-    Predicting,
-    Reading,
-    denoised_from_noise,
-    denoised_from_velocity,
-    noise,
-    velocity,
-)
+from recombine.denoiser import Denoiser
 from recombine.measure.subject import Findings, SumsUp, joined
-from recombine.models.voter import Voter
-from recombine.objectives.codes import CodeDiffusion
-from recombine.objectives.diffusion import Diffusion, StepDiffusion
-from recombine.objectives.jepa import WithJepa
-from recombine.sample.heun import HEUN, DenoisingGenerator, Drawn, Sampler, unwatched
-from recombine.sample.unmask import Unmask, UnmaskingGenerator
+from recombine.objectives.diffusion import Diffusion
+from recombine.sample.heun import HEUN, Progress, Sampler, unwatched
+from recombine.sample.unmask import Unmask
 from recombine.spelling import LATER, spelled
 from recombine.train import Decay, Objective, constant
 from recombine.views import Centred, View
-
-_INVERSE: dict[Reading, Reading] = {noise: denoised_from_noise, velocity: denoised_from_velocity}
 
 
 @dataclass(frozen=True)
@@ -113,7 +99,7 @@ class Trained:
     experiment: "Experiment"
     denoiser: Denoiser
     device: torch.device
-    watch: Drawn = unwatched
+    watch: Progress = unwatched
     plain: Denoiser | None = None
 
     @property
@@ -134,20 +120,19 @@ class Trained:
         return self.denoiser if self.plain is None else self.plain
 
     def images(
-        self, condition: Float[Tensor, " batch *told"], generator: torch.Generator
+        self, condition: Float[Tensor, " batch *condition"], generator: torch.Generator
     ) -> Float[Tensor, " batch *image"]:
         """Draw one image per row of the condition."""
         return self.experiment.view.back(self.drawn(condition, generator))
 
     def drawn(
-        self, condition: Float[Tensor, " batch *told"], generator: torch.Generator
+        self, condition: Float[Tensor, " batch *condition"], generator: torch.Generator
     ) -> Shaped[Tensor, " batch *seen"]:
         """Draw what the model sees of one image per row of the condition."""
         experiment, sampler = self.experiment, self.experiment.sampler
         # A small batch stays in the cache of a CPU and moves the bar; a GPU wants a large one.
         batch = 16 if self.device.type == "cpu" else 256
-        drawing = UnmaskingGenerator if isinstance(sampler, Unmask) else DenoisingGenerator
-        draw = drawing(self.denoiser, experiment.shape, sampler, batch, self.watch)  # type: ignore[arg-type]
+        draw = sampler.generator(self.denoiser, experiment.shape, batch, self.watch)
         return draw(condition.to(self.device), generator)
 
 
@@ -184,7 +169,7 @@ class Experiment:
     asks: tuple[Ask, ...]
     headline: tuple[str, ...]
     conditioner: Conditioner = Conditioner()
-    objective: Objective | WithJepa = Diffusion()
+    objective: Objective = Diffusion()
     sampler: Sampler | Unmask = HEUN
     view: View = Centred()
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -201,25 +186,8 @@ class Experiment:
         return hashlib.sha256(spelled(tuple(parts.items())).encode()).hexdigest()
 
     def denoiser(self) -> nn.Module:
-        """Return the untrained denoiser; its weights come from torch's global generator.
-
-        Readers, tokenizers and masked models denoise nothing, and a `Voter` does as it is: they
-        are their networks.
-        """
-        network = self.network.build()
-        if isinstance(network, Voter) != isinstance(self.objective, CodeDiffusion):
-            raise ValueError(
-                "Votes learn by CodeDiffusion, and nothing else does; "
-                f"got {type(self.network).__name__} and {self.objective}"
-            )
-        if isinstance(self.objective, Diffusion):
-            return Preconditioned(network, self.objective.sigma_data)
-        if isinstance(self.objective, WithJepa):
-            return self.objective.module(network)
-        if not isinstance(self.objective, StepDiffusion):
-            return network
-        inverse = _INVERSE[self.objective.target]
-        return Predicting(network, inverse, self.objective.schedule.time)
+        """Return the untrained denoiser; its weights come from torch's global generator."""
+        return self.objective.wrap(self.network.build())
 
     def asked(self, trained: Trained, generator: torch.Generator) -> Findings:
         """Put every question and join what is found."""

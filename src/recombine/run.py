@@ -18,7 +18,7 @@ from recombine.checkpoint import Checkpoint, checkpoints, unpack_average
 from recombine.experiment import Plan, Trained
 from recombine.report.files import naming
 from recombine.report.record import Record
-from recombine.sample.heun import Drawn, unwatched
+from recombine.sample.heun import Progress, unwatched
 from recombine.session import Diverged, Interrupted, Session, Settings, Watch, measured, untrained
 from recombine.train import interruptible
 
@@ -133,7 +133,9 @@ def own_stream(device: torch.device, at_once: int) -> AbstractContextManager[Any
     return torch.cuda.stream(stream)
 
 
-def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Drawn = unwatched) -> Trained:
+def loaded(
+    plan: Plan, path: Path, accelerator: Accelerator, watch: Progress = unwatched
+) -> Trained:
     """Return the model that the averaged weights of a checkpoint make."""
     checkpoint = Checkpoint.load(path)
     plan.check(checkpoint.facts, path)

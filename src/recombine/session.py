@@ -16,15 +16,17 @@ from torch import Tensor, nn
 
 from recombine.checkpoint import Checkpoint, Metrics, checkpoints, packed, path_of, tidy, unpack
 from recombine.data import Stream
+from recombine.denoiser import LearnsFromAverage
 from recombine.draw import bits
 from recombine.experiment import Findings, Plan, Trained, joined
-from recombine.objectives.jepa import WithJepa
+from recombine.graph import GraphedStep
 from recombine.report.files import naming, write_bytes, write_text
 from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
 from recombine.report.record import Record
+from recombine.share import SharedDraws
 from recombine.spelling import spelled
-from recombine.train import Graphed, Share, Step, Weights, train
+from recombine.train import Step, Weights, train
 
 LOOK = 50
 """Steps between looks at the loss: each look waits for the device."""
@@ -83,7 +85,7 @@ class Session:
         process, processes = accelerator.process_index, accelerator.num_processes
         if budget.batch % processes:
             raise ValueError(f"a batch of {budget.batch} is not {processes} equal shares")
-        self.share = Share(process, processes) if processes > 1 else None
+        self.share = SharedDraws(process, processes) if processes > 1 else None
         own = budget.batch // processes
         ahead = AHEAD if device.type == "cuda" else 1
         world, seed = plan.experiment.world, plan.seed
@@ -139,7 +141,7 @@ class Session:
         """Take the steps that are left, one at a time; look, measure and save on the way."""
         experiment = self.plan.experiment
         budget, noise = experiment.budget, self.generators["noise"]
-        average = self._target() if isinstance(experiment.objective, WithJepa) else None
+        average = self._target() if isinstance(experiment.objective, LearnsFromAverage) else None
         parts = (self.weights, experiment.objective, budget.clip, noise)
         step = Step(*parts, self.called, self.share, average, self._seen)
         left = range(self.stream.step + 1, budget.steps + 1)
@@ -157,8 +159,10 @@ class Session:
         fast = self.settings.compiled and self.accelerator.device.type == "cuda"
         return torch.compile(self.averaged) if fast else self.averaged  # type: ignore[return-value]
 
-    def _graphed(self, step: Step) -> Step | Graphed:
-        return Graphed(step) if step.generator.device.type == "cuda" and not self.share else step
+    def _graphed(self, step: Step) -> Step | GraphedStep:
+        return (
+            GraphedStep(step) if step.generator.device.type == "cuda" and not self.share else step
+        )
 
     def _examples(self) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.stream:

@@ -35,7 +35,7 @@ class Peer(nn.Module):
         self,
         x: Float[Tensor, "batch channel height width"],
         clock: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch channel height width"]:
         del condition
         return self.network(x, clock).sample

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from recombine.report.words import nearest
-from recombine.scene import Composition, World, concept_rows
+from recombine.scene import Concepts, World, concept_rows
 from recombine.worlds import WORLDS
 
 SMALLEST, LARGEST = 8, 2048
@@ -55,7 +55,7 @@ def chosen_objects(text: str) -> tuple[int, int]:
     return fewest, most
 
 
-def chosen_compositions(world: World, texts: Sequence[str]) -> tuple[Composition, ...]:
+def chosen_compositions(world: World, texts: Sequence[str]) -> tuple[Concepts, ...]:
     """Read "red,cube" as one concept per factor of the world, in its order."""
     among = tuple(tuple(concept.strip() for concept in text.split(",")) for text in texts)
     concept_rows(world.factors, among)

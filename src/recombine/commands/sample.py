@@ -143,7 +143,7 @@ def told_places(experiment: Experiment, options: Options) -> Told:
     place = torch.tensor(given).reshape(1, len(given), 2).clamp(max=1 - 2**-24)
     present = torch.ones(1, len(given), dtype=torch.bool)
     condition = encode.at(place, present)
-    place, heard = encode.told(place, present)
+    place, heard = encode.requested(place, present)
     for late in (present & ~heard)[0].nonzero()[:, 0].tolist():
         same = (place[0] == place[0, late]).all(dim=1) & heard[0]
         early = options.at[int(same.byte().argmax())]

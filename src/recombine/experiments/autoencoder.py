@@ -9,16 +9,16 @@ in their latents: a probe reads the images they make anew, and that is the ceili
 
 from dataclasses import replace
 
-from recombine.condition import Conditioner, nothing
+from recombine.condition import Conditioner, no_object
 from recombine.experiment import Budget, Experiment
 from recombine.experiments.probe import FACES
 from recombine.measure.tokenizing import Tokenizing
 from recombine.models.tokenizer import Autoencoder
 from recombine.objectives.autoencoding import Autoencoding
-from recombine.split import BINARY, CELEBA, SHAPES3D_240
 from recombine.train import cosine
-from recombine.worlds.shapes2d import Shapes2D
-from recombine.worlds.shapes3d import Shapes3D
+from recombine.worlds.files.celeba import CELEBA
+from recombine.worlds.shapes2d import BINARY, Shapes2D
+from recombine.worlds.shapes3d import SHAPES3D_240, Shapes3D
 
 VQ, KL = Autoencoder(), Autoencoder(codes=None)
 ROOM_VQ, ROOM_KL = Autoencoder(64), Autoencoder(64, codes=None)
@@ -31,7 +31,7 @@ vq = Experiment(
     budget=Budget(steps=4_000, batch=128, learning_rate=1e-3, warm_up=50, decay=cosine, ema=0.99),
     asks=(Tokenizing(BINARY),),
     headline=("psnr", "psnr@level2", "perplexity"),
-    conditioner=Conditioner(nothing),
+    conditioner=Conditioner(no_object),
     objective=Autoencoding(),
     seeds=(0,),
 )

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from recombine.condition import Conditioner, Quiet, everything
+from recombine.condition import Conditioner, ScaledValues, all_objects
 from recombine.experiment import Budget, Experiment, Findings, Trained
 from recombine.linear.sim import Sim
 from recombine.linear.symmetric import jacobian, trajectories
@@ -40,8 +40,7 @@ from recombine.models.unet import UNet
 from recombine.objectives.diffusion import Diffusion
 from recombine.sample.heun import Sampler
 from recombine.scene import compositions
-from recombine.split import CIRCLES
-from recombine.worlds.circles import Circles
+from recombine.worlds.circles import CIRCLES, Circles
 
 DETOUR = 0.05
 """A rise of the error by less is none."""
@@ -266,7 +265,7 @@ separation_0137 = Experiment(
     budget=BUDGET,
     asks=(ConceptSpace(),),
     headline=("concept_mse", "concept_mse_rise"),
-    conditioner=Conditioner(everything, Quiet(loudness=0.2)),
+    conditioner=Conditioner(all_objects, ScaledValues(scale=0.2)),
     objective=Diffusion(),
     sampler=Sampler(steps=12),
     seeds=(0, 1, 2),

@@ -47,7 +47,7 @@ from recombine.measure.locality import shared
 from recombine.measure.statement import broken, exactly, nonzero, residual
 from recombine.measurement import Measurement
 from recombine.models import laws
-from recombine.models.projection import LEVELS, Known, Law, alone, marginal, mean_image
+from recombine.models.projection import LEVELS, KnownLaw, Law, alone, marginal, mean_image
 
 ZERO = 1e-10
 """Most that leak, coupling and the gap to the local score may be where theory says 0,"""
@@ -122,7 +122,7 @@ class Factorizing:
 
 
 def _points(
-    known: Known, level: float, draws: int, generator: torch.Generator
+    known: KnownLaw, level: float, draws: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draw noisy images of a law and, as a local score is local at every x, others."""
     condition = known.conditions.repeat_interleave(2 * draws, dim=0)
@@ -132,7 +132,7 @@ def _points(
     return x, x.new_full((len(x),), level), condition
 
 
-def _local(known: Known, draws: int, generator: torch.Generator) -> Statement:
+def _local(known: KnownLaw, draws: int, generator: torch.Generator) -> Statement:
     """CPC <=> LCS, at one noise level <=> at all of them; influence is the closed form."""
     rows, images, count = [], 0, len(known.blocks)
     for level in known.levels:
@@ -151,7 +151,7 @@ def _local(known: Known, draws: int, generator: torch.Generator) -> Statement:
     yield f"influence_residual@{known.name}", residual(apart, images, INFLUENCE)
     if known.composes or known.name.startswith("L2"):
         told = torch.eye(count, dtype=torch.float64)
-        value = _cosine(known.law, known.none or known.law, told)
+        value = _cosine(known.law, known.unconditional or known.law, told)
         yield f"cosine@{known.name}", residual(value, count, ZERO)
 
 
@@ -183,7 +183,7 @@ def _heard_change() -> Statement:
         x, sigma = told.new_zeros(1, known.blocks.shape[1]), told.new_full((1,), level)
         for block, more in enumerate(torch.eye(3).to(told)):
             change = known.score(x, sigma, told + more) - known.score(x, sigma, told)
-            formula = laws.shifted_change(known, level, block)
+            formula = laws.shifted_change(level, block)
             # Relative to the largest: with little noise scores are large.
             worst = max(worst, ((change[0] - formula).abs().max() / formula.abs().max()).item())
     yield "score_change_residual@T4", residual(worst, 3 * len(known.levels), ZERO)
@@ -227,7 +227,7 @@ def _told_cell() -> Statement:
     yield "background_leak@T5_one", nonzero(split.background_leak, 1)
 
 
-def _normals(known: Known) -> tuple[Normal, list[tuple[Tensor, Normal]]]:
+def _normals(known: KnownLaw) -> tuple[Normal, list[tuple[Tensor, Normal]]]:
     """Return a normal law told 1 of every block, and the law of each block told of alone."""
     told, covariance = known.conditions[-1:], known.law.covariance
     assert isinstance(covariance, Tensor)
@@ -301,18 +301,18 @@ def _scenes(count: int, generator: torch.Generator) -> Statement:
     change = chance[0] - chance[1]
     far = (change[1:] / change[0] - laws.leak_limit()).abs().max().item()
     yield "signed_leak_residual@T5_one", residual(far, laws.CELLS - 1, PRINTED)
-    for level in laws.COUPLING_ONE_TOLD:
+    for level in laws.COUPLING_ONE_MARKED:
         x, first, present = laws.labelled_scenes(count, level, generator)
         sigma, apart = x.new_full((count,), level), 1 - torch.eye(laws.CELLS).to(x)
-        inner = denoised_jacobian(laws.scene_everything().score, x, sigma, present)
+        inner = denoised_jacobian(laws.scene_all_marked().score, x, sigma, present)
         yield (
             f"cells_coupled@T5_all_{level:g}",
             residual((inner * apart).abs().max().item(), count, ZERO),
         )
-        inner = score_jacobian(laws.scene_one().score, x, sigma, first).abs()
+        inner = score_jacobian(laws.scene_one_marked().score, x, sigma, first).abs()
         most = (inner * apart).amax(dim=(1, 2)) / (inner * (1 - apart)).amax(dim=(1, 2))
         yield f"cells_coupled@T5_one_{level:g}", Measurement.mean(most.tolist())
-    for level in laws.LEAK_ONE_TOLD:
+    for level in laws.LEAK_ONE_MARKED:
         ratio = _leak_ratio(count, level, generator)
         if level == 10:
             near = abs(ratio.value + laws.leak_limit()) <= LIMIT
@@ -324,7 +324,7 @@ def _scenes(count: int, generator: torch.Generator) -> Statement:
 def _leak_ratio(count: int, level: float, generator: torch.Generator) -> Measurement:
     """Return the change of the score at another cell over that at the cell that is told."""
     x, first, _ = laws.labelled_scenes(count, level, generator)
-    score, sigma = laws.scene_one().score, x.new_full((count,), level)
+    score, sigma = laws.scene_one_marked().score, x.new_full((count,), level)
     moved = (score(x, sigma, first) - score(x, sigma, 0 * first)).abs()
     own, others = (moved * first).sum(dim=1), (moved * (1 - first)).sum(dim=1)
     return shared([(others / (laws.CELLS - 1), own)])

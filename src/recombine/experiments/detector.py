@@ -8,7 +8,7 @@ of objects at 64 px with the camera at its place, and at 128 px with camera and 
 numbers without @ are over 0 to 9 objects at 64 px, which is what the length study asks it to read.
 """
 
-from recombine.condition import Conditioner, everything
+from recombine.condition import Conditioner, all_objects
 from recombine.experiment import Budget, Experiment
 from recombine.measure.detection import HEADLINE, DetectorError
 from recombine.models.detector import Detector
@@ -26,7 +26,7 @@ base = Experiment(
     ),
     asks=(DetectorError(),),
     headline=HEADLINE,
-    conditioner=Conditioner(everything, Targets()),
+    conditioner=Conditioner(all_objects, Targets()),
     objective=Detection(),
     view=Unchanged(),
     seeds=(0,),

@@ -15,13 +15,13 @@ from dataclasses import replace
 import torch
 
 from recombine.condition import (
-    Anywhere,
     Conditioner,
     Grid,
     List,
+    ShuffledSlots,
     Slots,
-    everything_in_random_order,
-    one_at_random,
+    all_objects_shuffled,
+    one_object,
 )
 from recombine.experiment import Budget, Experiment
 from recombine.measure.requests import Length
@@ -67,7 +67,7 @@ grid_all = Experiment(
     ),
     asks=(Length(),),
     headline=("success_inside", "k_max"),
-    conditioner=Conditioner(everything_in_random_order, Grid(CELLS)),
+    conditioner=Conditioner(all_objects_shuffled, Grid(CELLS)),
     objective=OBJECTIVE,
     sampler=Sampler(steps=18),
     seeds=(0, 1, 2),
@@ -76,7 +76,7 @@ grid_all = Experiment(
 grid_one = replace(
     grid_all,
     question="Told one cell at random, does it draw an object in each of several told cells?",
-    conditioner=Conditioner(one_at_random, Grid(CELLS)),
+    conditioner=Conditioner(one_object, Grid(CELLS)),
     asks=(Length(),),
 )
 
@@ -84,7 +84,7 @@ list_all = replace(
     grid_all,
     question="Told every object in a list of places, does it draw more than it has seen?",
     network=replace(STUDY_UNET, entry=Vector(3 * List().most, waves=8)),
-    conditioner=Conditioner(everything_in_random_order, List()),
+    conditioner=Conditioner(all_objects_shuffled, List()),
     asks=(Length(),),
 )
 
@@ -94,7 +94,7 @@ GUIDED = Sampler(steps=18, guidance=Guidance(torch.zeros_like, 3.0))
 list_all_anywhere = replace(
     list_all,
     question="Is it the untrained end of the list? The same, with objects in any of its slots.",
-    conditioner=Conditioner(Anywhere(List().most), Slots()),
+    conditioner=Conditioner(ShuffledSlots(List().most), Slots()),
     asks=(Length(),),
 )
 

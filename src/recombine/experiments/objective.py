@@ -9,24 +9,23 @@ codes. All see four of eight compositions of Shapes2D, told as labels, and are a
 from dataclasses import replace
 from typing import Any
 
-from recombine.condition import Conditioner, Labels, everything
+from recombine.condition import Conditioner, Labels, all_objects
 from recombine.experiment import Budget, Experiment
 from recombine.experiments.autoencoder import KL, VQ
 from recombine.measure.composition import Composition
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.heads import Codes as CodeHead
-from recombine.models.heads import DiffusionHead, Mixture
+from recombine.models.heads import DiffusionHead, MixtureHead
+from recombine.models.heads import LogitHead as CodeHead
 from recombine.models.masked import Masked
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import Jepa
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
-from recombine.split import BINARY
 from recombine.train import cosine
 from recombine.views import Codes, Latents
-from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.shapes2d import BINARY, Shapes2D
 
 LABELS = Labels((2, 2, 2))
 NETWORK: dict[str, Any] = {"layers": 4, "width": 64, "heads": 4}
@@ -47,7 +46,7 @@ dit_kl = Experiment(
     ),
     asks=(Composition(),),
     headline=("accuracy@level2", "accuracy@level0"),
-    conditioner=Conditioner(everything, LABELS),
+    conditioner=Conditioner(all_objects, LABELS),
     objective=Diffusion(sigma_data=1.0),
     sampler=Sampler(steps=18),
     view=Latents("tokenizer_kl", KL),
@@ -81,7 +80,7 @@ mar = replace(
 givt = replace(
     mar,
     question="Does GIVT, masked with a Gaussian mixture, compose?",
-    network=replace(TRUNK, head=Mixture(KL.latent)),
+    network=replace(TRUNK, head=MixtureHead(KL.latent)),
     objective=MaskedMixture(),
     sampler=Unmask(),
 )

@@ -11,17 +11,16 @@ reads says nothing about itself. Measured on renders it never saw, as they are a
 from dataclasses import replace
 from pathlib import Path
 
-from recombine.condition import Conditioner, everything
+from recombine.condition import Conditioner, all_objects
 from recombine.experiment import Budget, Experiment
 from recombine.measure.reader_error import ReaderError
 from recombine.models.probe import Probe
-from recombine.objectives.naming import Naming, concepts
-from recombine.split import BINARY, CELEBA, SHAPES3D_240
+from recombine.objectives.classification import Classification, concepts
 from recombine.train import cosine
 from recombine.views import Unchanged
-from recombine.worlds.files.celeba import CelebA
-from recombine.worlds.shapes2d import Shapes2D
-from recombine.worlds.shapes3d import Shapes3D
+from recombine.worlds.files.celeba import CELEBA, CelebA
+from recombine.worlds.shapes2d import BINARY, Shapes2D
+from recombine.worlds.shapes3d import SHAPES3D_240, Shapes3D
 
 FACES = CelebA(Path("celeba"))
 """Where the files of CelebA are looked for: in the folder `celeba` where a command is run."""
@@ -33,8 +32,8 @@ base = Experiment(
     budget=Budget(steps=1_500, batch=128, learning_rate=1e-3, warm_up=50, decay=cosine, ema=0.99),
     asks=(ReaderError(BINARY),),
     headline=("accuracy", "accuracy_noisy"),
-    conditioner=Conditioner(everything, concepts),
-    objective=Naming(),
+    conditioner=Conditioner(all_objects, concepts),
+    objective=Classification(),
     view=Unchanged(),
     seeds=(0,),
 )
@@ -48,7 +47,7 @@ shapes3d = replace(
     question="Which hue, shape and scale does a small network see in a picture of Shapes3D?",
     world=Shapes3D(among=(*SHAPES3D_240.seen, *SHAPES3D_240.held_out)),
     network=Probe(64, Shapes3D.factors),
-    objective=Naming(tuple(len(factor.concepts) for factor in Shapes3D.factors)),
+    objective=Classification(tuple(len(factor.concepts) for factor in Shapes3D.factors)),
     asks=(ReaderError(SHAPES3D_240, samples=16),),
 )
 celeba = replace(

@@ -18,8 +18,9 @@ from recombine.measure.matching import RADIUS, matched
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
+from recombine.render.camera import places
 from recombine.scene import Factor, Scenes, concatenate
-from recombine.worlds.clevr import Clevr, places, shows
+from recombine.worlds.clevr import Clevr, shows
 
 PIXELS = 64
 """Distances are in pixels of an image of this side."""
