@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 __all__ = ["Batch", "Stream", "locality"]
-__all__ += ["Composition", "Factor", "Scenes", "World", "compositions", "concatenate"]
+__all__ += ["Concepts", "Factor", "Scenes", "World", "compositions", "concatenate"]
 __all__ += ["CountSplit", "Split", "leaks", "level"]
 __all__ += ["WORLDS", "Circles", "Clevr", "Shapes2D", "Shapes3D"]
 
 if TYPE_CHECKING:
     from recombine.data import Batch, Stream
     from recombine.measure.locality import locality
-    from recombine.scene import Composition, Factor, Scenes, World, compositions, concatenate
+    from recombine.scene import Concepts, Factor, Scenes, World, compositions, concatenate
     from recombine.split import CountSplit, Split, leaks, level
     from recombine.worlds import WORLDS, Circles, Clevr, Shapes2D, Shapes3D
 else:
