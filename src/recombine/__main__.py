@@ -15,6 +15,7 @@ from recombine.commands import (
     detect,
     listing,
     measure,
+    records,
     render,
     report,
     run,
@@ -32,6 +33,7 @@ COMMANDS: dict[str, ModuleType] = {
     "run": run,
     "measure": measure,
     "sample": sample,
+    "records": records,
     "report": report,
     "bench": bench,
 }
