@@ -74,7 +74,8 @@ def dispatched(words: Sequence[str]) -> int:
     # What is computed has options of its own.
     if name == "run" and (computed := compute.named(rest)):
         return compute.run(computed, rest)
-    return command.run(parsed(command.Options, f"recombine {name}", rest)) or DONE
+    kind = command.OPTIONS if hasattr(command, "OPTIONS") else command.Options
+    return command.run(parsed(kind, f"recombine {name}", rest)) or DONE
 
 
 def overview() -> str:

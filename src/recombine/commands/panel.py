@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from recombine.commands.tour import Visit
-from recombine.figures.locality import draw_map, kept_maps
+from recombine.figures.locality import HeatMap, draw_map, heat_maps
 from recombine.report.page import Group, Picture, Section
 from recombine.report.record import Record
 from recombine.report.table import quoted

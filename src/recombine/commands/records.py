@@ -25,7 +25,7 @@ NAMES = tyro.conf.arg(help_behavior_hint="", metavar="NAME,...")
 
 
 @dataclass(frozen=True)
-class Options:
+class RecordsOptions:
     """Print numbers on record: studies, the cells of one, or measurements over seeds.
 
     Example: recombine records length --measurement k_max,success@9
@@ -51,7 +51,10 @@ class Options:
     """Also copy what is at --where into this folder of results, a file a study."""
 
 
-def run(options: Options) -> None:
+OPTIONS = RecordsOptions
+
+
+def run(options: RecordsOptions) -> None:
     """Print the rows that are asked for, or a table of them."""
     table = records(options.study, options.where)
     table = matching(matching(table, "cell", options.cell), "measurement", options.measurement)
@@ -89,7 +92,7 @@ def matching(table: pd.DataFrame, column: str, names: str | None) -> pd.DataFram
     return mine.loc[order.sort_values(kind="stable").index]
 
 
-def overview(table: pd.DataFrame, options: Options) -> Shown:
+def overview(table: pd.DataFrame, options: RecordsOptions) -> Shown:
     """Return studies, the cells of one, its measurements a column each, or those of cells as rows.
 
     It depends on how much is said: all numbers of a study would be thousands of rows.

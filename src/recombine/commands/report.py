@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
-import tyro
 from matplotlib import rc_context
 
 from recombine.commands.console import print_json, say
@@ -22,7 +21,7 @@ FIGURES = Path("docs/figures")
 
 
 @dataclass(frozen=True)
-class Options:
+class ReportOptions:
     """Paste tables and numbers from the results into README.md and docs/, and redraw docs/figures/.
 
     Example: recombine report --check
@@ -40,7 +39,10 @@ class Options:
     """Print one JSON object and nothing else on standard output."""
 
 
-def run(options: Options) -> int:
+OPTIONS = ReportOptions
+
+
+def run(options: ReportOptions) -> int:
     """Fill in pages and draw figures, or with --check tell whether pages are up to date."""
     place = options.results or options.root / "results"
     table = records(where=place)
@@ -100,7 +102,7 @@ def _section(table: pd.DataFrame, study: str, cell: str, found: pd.DataFrame) ->
     return Section(f"{study}:{cell}", made, first["command"], table=body)
 
 
-def announce(options: Options, numbers: int, changed: list[Path]) -> None:
+def announce(options: ReportOptions, numbers: int, changed: list[Path]) -> None:
     """Say which pages changed, or would."""
     if options.json:
         names = [str(path) for path in changed]

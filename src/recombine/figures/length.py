@@ -21,6 +21,8 @@ from recombine.report.queries import finals
 from recombine.report.seeds import Summary, summarised
 
 USUAL = "up_to_3"
+FAMILIES: Sequence[Sequence[str]] = (("grid_all",), ("grid_one",), ("list_all", "list_all_slots"))
+"""Conditions that share a panel."""
 GUIDED, SLOTS = (0, (5, 1.5)), (0, (1, 1.2))
 _GREY: dict[str, Any] = {"color": "0.55", "linewidth": 1.0, "zorder": 1}
 _CHANCE = (0, (3, 2))
@@ -52,10 +54,6 @@ def draw(table: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figure:
             axes.set_visible(False)
     _legend(figure, table)
     return figure
-
-
-FAMILIES = (("grid_all",), ("grid_one",), ("list_all", "list_all_slots"))
-"""Conditions that share a panel."""
 
 
 def _of(table: pd.DataFrame, objects: str, family: Sequence[str]) -> pd.DataFrame:
@@ -156,7 +154,7 @@ def _legend(figure: Figure, table: pd.DataFrame) -> None:
     if "list_all_slots" in set(table["condition"]):
         handles.append((Line2D([], [], linestyle=SLOTS, **ink), CONDITIONS["list_all_slots"]))
     dot: dict[str, Any] = {"color": "0.25", "markeredgecolor": "white", "linestyle": ""}
-    bar = {"color": "0.25", "linestyle": "", "marker": "|", "markersize": 11}
+    bar: dict[str, Any] = {"color": "0.25", "linestyle": "", "marker": "|", "markersize": 11}
     handles += [
         (Line2D([], [], marker="o", **dot), "K_max of each seed"),
         (Line2D([], [], **bar), "95 % interval, over seeds or of one seed's samples"),

@@ -207,7 +207,7 @@ def checkpoints(table: pd.DataFrame, pair: tuple[str, str]) -> dict[str, Pairs]:
     Runs come in the order of the table: another one would resample to another interval.
     """
     rows = table[table["measurement"].isin(pair)].fillna({"step": float("inf")})
-    found = {}
+    found: dict[str, Pairs] = {}
     for (cell, seed), mine in rows.groupby(["cell", "seed"], sort=False):
         wide = mine.pivot(index="step", columns="measurement", values="value")
         both = wide.reindex(columns=list(pair)).dropna().sort_index()
