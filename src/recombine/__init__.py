@@ -13,7 +13,7 @@ torch.Size([8, 3, 64, 64])
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Batch", "Stream", "locality"]
+__all__ = ["Batch", "Stream", "locality", "records"]
 __all__ += ["Composition", "Factor", "Scenes", "World", "compositions", "concatenate"]
 __all__ += ["CountSplit", "Split", "leaks", "level"]
 __all__ += ["WORLDS", "Circles", "Clevr", "Shapes2D", "Shapes3D"]
@@ -21,6 +21,7 @@ __all__ += ["WORLDS", "Circles", "Clevr", "Shapes2D", "Shapes3D"]
 if TYPE_CHECKING:
     from recombine.data import Batch, Stream
     from recombine.measure.locality import locality
+    from recombine.results.query import records
     from recombine.scene import Composition, Factor, Scenes, World, compositions, concatenate
     from recombine.split import CountSplit, Split, leaks, level
     from recombine.worlds import WORLDS, Circles, Clevr, Shapes2D, Shapes3D
@@ -30,7 +31,7 @@ else:
         """Import a public name when it is first used: the command line does not wait for torch."""
         from importlib import import_module
 
-        for chapter in ("scene", "worlds", "split", "data", "measure.locality"):
+        for chapter in ("scene", "worlds", "split", "data", "measure.locality", "results.query"):
             if name in __all__ and hasattr(found := import_module(f"recombine.{chapter}"), name):
                 return getattr(found, name)
         raise AttributeError(f"module 'recombine' has no attribute {name!r}")

@@ -12,7 +12,7 @@ from recombine.commands import choice
 from recombine.commands.console import drawing, print_json, say
 from recombine.commands.parse import UNSET, Numbers
 from recombine.measure.subject import Measure
-from recombine.report.words import quoted
+from recombine.report.table import quoted
 from recombine.run.model import chosen_checkpoint, configured
 from recombine.study import Cell
 

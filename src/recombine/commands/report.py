@@ -7,6 +7,7 @@ from typing import Annotated
 import pandas as pd
 from matplotlib import rc_context
 
+from recombine.commands import index
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
 from recombine.figures import figures, study_of
@@ -17,7 +18,7 @@ from recombine.report.queries import Numbers
 from recombine.report.table import duration
 from recombine.results import arrays, records, runs
 
-FIGURES = Path("docs/figures")
+FIGURES, INDEX = Path("docs/figures"), Path("src/recombine/commands/index.json")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def run(options: ReportOptions) -> int:
             write_text(path, text)
         if (options.root / "README.md").exists():
             redraw(options.root / FIGURES, table, place)
+        if (options.root / INDEX).exists():
+            write_text(options.root / INDEX, index.text(what_there_is(place)))
     if options.page is not None:
         write_text(options.page, numbers_page(table, place))
     announce(options, len(table), list(changed))
@@ -68,6 +71,24 @@ def redraw(folder: Path, table: pd.DataFrame, place: Path) -> None:
             with rc_context({"svg.hashsalt": name}):
                 figure = draw(mine, arrays(study, place))
                 figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+
+
+def what_there_is(place: Path) -> index.Index:
+    """Return what `recombine list` shows: worlds, studies and weights, with seconds on record."""
+    from recombine import studies, zoo  # here, as they import torch
+    from recombine.worlds import WORLDS
+
+    seconds: dict[str, dict[str, float]] = {}
+    for (study, device), found in runs(where=place).groupby(["study", "device"], sort=False):
+        each = found.groupby("cell")["seconds"].mean()
+        seconds.setdefault(str(study), {})[str(device)] = round(float(each.sum()), 1)
+    facts = {name: zoo.load(name).facts for name in zoo.names()}
+    made = {
+        name: f"recombine run {of['study']}:{of['cell']} --seed {of['seed']}"
+        for name, of in facts.items()
+    }
+    known = {name: studies.load(name) for name in studies.names()}
+    return index.indexed(WORLDS, known, made, seconds)
 
 
 def changed_pages(root: Path, table: pd.DataFrame) -> dict[Path, str]:

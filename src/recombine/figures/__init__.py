@@ -6,7 +6,8 @@ condition, and words stand for the names of levels.
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -14,6 +15,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from recombine.results.query import arrays, table
+from recombine.results.store import read
 
 Draw: TypeAlias = Callable[[pd.DataFrame, Mapping[str, np.ndarray]], Figure]
 
@@ -50,6 +54,15 @@ def figures() -> dict[str, Draw]:
 def study_of(figure: str) -> str:
     """Return the study whose results a figure reads: that of its name, or the one it says."""
     return getattr(_module(figure), "STUDY", figure)
+
+
+def draw(study: str, results: Sequence[Path], file: Path) -> bool:
+    """Draw the figure of a study from the results of some runs; return whether it has one."""
+    if study not in (known := figures()):
+        return False
+    beside = {name: array for path in results for name, array in arrays(study, path).items()}
+    known[study](table(each for path in results for each in read(path)), beside).savefig(file)
+    return True
 
 
 def plain(axes: Axes) -> None:

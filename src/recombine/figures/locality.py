@@ -56,6 +56,11 @@ class HeatMap:
     requested: np.ndarray
     shares: np.ndarray
 
+    @property
+    def own(self) -> int:
+        """The number of the object that is requested at this place."""
+        return int(np.linalg.norm(self.requested - np.array(self.place), axis=1).argmin())
+
 
 def heat_maps(arrays: Mapping[str, np.ndarray], run: str) -> list[HeatMap]:
     """Return the maps of a run (grid_all/seed0) from the lowest noise, at its lowest place."""

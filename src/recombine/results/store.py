@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,9 @@ def write(found: Results, folder: Path, arrays: Mapping[str, Any] | None = None)
     return path
 
 
-def keep(found: Iterable[Results], folder: Path, arrays: Mapping[str, np.ndarray]) -> list[Path]:
+def keep(
+    found: Iterable[Results], folder: Path, arrays: Mapping[str, np.ndarray] = MappingProxyType({})
+) -> list[Path]:
     """Add runs to the files of a folder, one file a study, in the place of the same runs there.
 
     Arrays are named RUN/NAME, such as grid_all/seed0/heat_map, and belong to one study.
