@@ -13,7 +13,7 @@ from recombine.commands.console import drawing, print_json, say
 from recombine.commands.grammar import Names
 from recombine.commands.parse import UNSET
 from recombine.measure.subject import Measure
-from recombine.report.words import quoted
+from recombine.report.table import quoted
 from recombine.run.model import chosen_checkpoint, configured
 from recombine.study import Cell
 

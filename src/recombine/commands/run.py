@@ -16,7 +16,7 @@ from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET, overridden
 from recombine.figures import draw
-from recombine.report.words import duration, quoted
+from recombine.report.table import duration, quoted
 from recombine.run import Kept, Plan
 from recombine.study import Cell
 
