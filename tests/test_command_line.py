@@ -22,7 +22,7 @@ from recombine.commands import choice, console, demo, listing, parse, render
 from recombine.draw import whole
 from recombine.measurement import Measurement
 from recombine.report.record import Record
-from recombine.scene import Composition, Factor, Scenes, World, concept_rows
+from recombine.scene import Concepts, Factor, Scenes, World, concept_rows
 from recombine.worlds import WORLDS, scene_file
 
 COLOUR = Factor("colour", ("red", "green", "blue"))
@@ -35,7 +35,7 @@ class Dots:
 
     size: int = 8
     objects: tuple[int, int] = (1, 2)
-    among: tuple[Composition, ...] = ()
+    among: tuple[Concepts, ...] = ()
 
     name: ClassVar[str] = "dots"
     factors: ClassVar[tuple[Factor, ...]] = (COLOUR, SIDE)

@@ -16,10 +16,10 @@ from recombine.commands import demo, tour
 from recombine.condition import Conditioner, Grid
 from recombine.experiment import Trained
 from recombine.measurement import Measurement
+from recombine.render.camera import places
 from recombine.report.page import Group, Picture, Section, page
 from recombine.report.record import Record
 from recombine.worlds.circles import Circles
-from recombine.worlds.clevr import places
 from small_zoo import SMALL, bright_pixels, painted, shipped, use
 
 CPU = torch.device("cpu")

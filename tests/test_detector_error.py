@@ -6,9 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.experiments import detector
-from recombine.experiments.detector import DetectorError, Panel, fresh, truth_of
-from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors
+from recombine.measure.detection import (
+    DetectorError,
+    Panel,
+    Truth,
+    fresh,
+    joined_found,
+    joined_truth,
+    reading_errors,
+    truth_of,
+)
 from recombine.models.detector import Detector
 from recombine.reader import Found
 from recombine.scene import Factor

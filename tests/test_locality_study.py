@@ -31,11 +31,11 @@ from recombine.figures.locality import PAIR, draw
 from recombine.measure.locality import RADIUS
 from recombine.measurement import Measurement
 from recombine.models.unet import UNet
+from recombine.render.camera import places
 from recombine.report import correlation
 from recombine.report.correlation import rank_correlation
 from recombine.report.record import Record
 from recombine.report.table import checkpoints
-from recombine.worlds.clevr import places
 
 CPU = torch.device("cpu")
 SMALL = Locality(least=0.9, levels=(0.05, 6.0, 20.0), samples=2, places=3, lattice=1, views=2)
@@ -153,7 +153,7 @@ def test_scenes_have_places_that_are_apart():
     scenes = far_apart(grid_all.world, 4, 8, CPU)
     assert len(scenes) == 8
     assert scenes.present.sum(dim=1).tolist() == [4] * 8
-    place, _ = Grid(16).told(places(scenes)[0], scenes.present)
+    place, _ = Grid(16).requested(places(scenes)[0], scenes.present)
     away = gaps(place, place)
     assert (away.diagonal(dim1=1, dim2=2) == 0).all()
     assert (away + torch.eye(4) > RADIUS).all()

@@ -7,12 +7,11 @@ import torch
 
 from recombine.experiments import probe
 from recombine.measurement import Measurement
-from recombine.models.probe import Probe, ProbeReader, named
-from recombine.objectives.naming import Naming, concepts
+from recombine.models.probe import Probe, ProbeReader, likeliest_concepts
+from recombine.objectives.classification import Classification, concepts
 from recombine.reader import FactorReader
-from recombine.split import BINARY
 from recombine.train import Step, Weights
-from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.shapes2d import BINARY, Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
 
 CPU = torch.device("cpu")
@@ -20,7 +19,7 @@ CPU = torch.device("cpu")
 
 def test_the_likeliest_concept_of_each_factor_is_named():
     logits = torch.tensor([[0.1, 0.9, 3.0, 1.0, 2.0], [1.0, 0.9, 0.0, 1.0, 2.0]])
-    assert named(logits, [2, 3]).tolist() == [[1, 0], [0, 2]]
+    assert likeliest_concepts(logits, [2, 3]).tolist() == [[1, 0], [0, 2]]
 
 
 @pytest.mark.parametrize("size", [28, 30, 64])
@@ -64,7 +63,7 @@ def test_a_linear_probe_has_no_features():
 def test_the_loss_is_the_mean_cross_entropy_of_the_factors():
     logits = torch.randn(6, 7)
     true = torch.stack([torch.randint(2, (6,)), torch.randint(5, (6,))], dim=1)
-    loss = Naming((2, 5))(
+    loss = Classification((2, 5))(
         lambda seen: logits, torch.rand(6, 3, 8, 8), true, generator=torch.Generator()
     )
     rows = [
@@ -83,7 +82,7 @@ def test_every_image_is_marred_by_itself_and_stays_an_image():
         return torch.zeros(len(image), 6)
 
     image, true = torch.full((64, 3, 28, 28), 0.5), torch.zeros(64, 3).long()
-    Naming(noise=0.2)(look, image, true, generator=torch.Generator().manual_seed(0))
+    Classification(noise=0.2)(look, image, true, generator=torch.Generator().manual_seed(0))
     strength = (seen[0] - image).std(dim=(1, 2, 3))
     assert 0.05 < strength.mean() < 0.15
     assert strength.std() > 0.03
@@ -95,7 +94,7 @@ def test_it_learns_to_read_in_a_few_steps():
     world, of = Shapes2D(), Probe(width=8)
     torch.manual_seed(0)
     weights = Weights.of(of.build(), ema=0.9)
-    step = Step(weights, Naming(), 1.0, torch.Generator().manual_seed(0))
+    step = Step(weights, Classification(), 1.0, torch.Generator().manual_seed(0))
     step.set_rate(3e-3)
     for number in range(60):
         scenes = world.scenes(torch.arange(64) + 64 * number, seed=0)
@@ -115,14 +114,14 @@ def test_its_error_is_measured_on_every_composition():
     # Blue on white: red and green are dark where the shape is.
     assert images[:, 0].amin(dim=(1, 2)).max() < 0.2
     assert images[:, 2].amin(dim=(1, 2)).min() > 0.7
-    assert set(BINARY.asked) == {*BINARY.seen, *BINARY.held_out}
+    assert set(BINARY.compositions) == {*BINARY.seen, *BINARY.held_out}
 
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="at least one factor"):
         Probe(factors=())
     with pytest.raises(ValueError, match="noise is finite and not negative; got -1"):
-        Naming(noise=-1.0)
+        Classification(noise=-1.0)
     with pytest.raises(ValueError, match="reads images of the shape"):
         Probe().build()(torch.rand(1, 3, 27, 28))
     assert replace(Probe(), width=9).width == 9

@@ -1,7 +1,7 @@
 """An experiment is a value: it can be printed, compared, varied and stored."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -13,28 +13,14 @@ from torch import Tensor, nn
 from recombine.checkpoint import LEARNED_FROM
 from recombine.condition import Conditioner
 from recombine.data import Source
-from recombine.denoiser import (
-    Denoiser,
-    Preconditioned,
-    Predicting,
-    Reading,
-    denoised_from_noise,
-    denoised_from_velocity,
-    noise,
-    velocity,
-)
-from recombine.measurement import Measurement
-from recombine.models.voter import Voter
-from recombine.objectives.codes import CodeDiffusion
-from recombine.objectives.diffusion import Diffusion, StepDiffusion
-from recombine.objectives.jepa import WithJepa
-from recombine.sample.heun import HEUN, DenoisingGenerator, Drawn, Sampler, unwatched
-from recombine.sample.unmask import Unmask, UnmaskingGenerator
+from recombine.denoiser import Denoiser
+from recombine.measure.subject import Findings, SumsUp, joined
+from recombine.objectives.diffusion import Diffusion
+from recombine.sample.heun import HEUN, Progress, Sampler, unwatched
+from recombine.sample.unmask import Unmask
 from recombine.spelling import LATER, spelled
 from recombine.train import Decay, Objective, constant
 from recombine.views import Centred, View
-
-_INVERSE: dict[Reading, Reading] = {noise: denoised_from_noise, velocity: denoised_from_velocity}
 
 
 @dataclass(frozen=True)
@@ -104,15 +90,6 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What was found: numbers for the record, lists for its figures, images for a sheet."""
-
-    measurements: Mapping[str, Measurement]
-    curves: Mapping[str, list[Any]] = field(default_factory=dict)
-    images: Mapping[str, Tensor] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Trained:
     """A denoiser and the experiment it comes from; all that a question may look at.
 
@@ -122,8 +99,20 @@ class Trained:
     experiment: "Experiment"
     denoiser: Denoiser
     device: torch.device
-    watch: Drawn = unwatched
+    watch: Progress = unwatched
     plain: Denoiser | None = None
+
+    @property
+    def training(self) -> "Experiment":
+        return self.experiment
+
+    def reader(self, name: str) -> Any:
+        from recombine import zoo
+        from recombine.models.probe import Probe
+
+        if name == "detector":
+            return zoo.detector()
+        return zoo.probe(name, Probe(linear="linear" in name), self.device)
 
     @property
     def precise(self) -> Denoiser:
@@ -131,20 +120,19 @@ class Trained:
         return self.denoiser if self.plain is None else self.plain
 
     def images(
-        self, condition: Float[Tensor, " batch *told"], generator: torch.Generator
+        self, condition: Float[Tensor, " batch *condition"], generator: torch.Generator
     ) -> Float[Tensor, " batch *image"]:
         """Draw one image per row of the condition."""
         return self.experiment.view.back(self.drawn(condition, generator))
 
     def drawn(
-        self, condition: Float[Tensor, " batch *told"], generator: torch.Generator
+        self, condition: Float[Tensor, " batch *condition"], generator: torch.Generator
     ) -> Shaped[Tensor, " batch *seen"]:
         """Draw what the model sees of one image per row of the condition."""
         experiment, sampler = self.experiment, self.experiment.sampler
         # A small batch stays in the cache of a CPU and moves the bar; a GPU wants a large one.
         batch = 16 if self.device.type == "cpu" else 256
-        drawing = UnmaskingGenerator if isinstance(sampler, Unmask) else DenoisingGenerator
-        draw = drawing(self.denoiser, experiment.shape, sampler, batch, self.watch)  # type: ignore[arg-type]
+        draw = sampler.generator(self.denoiser, experiment.shape, batch, self.watch)
         return draw(condition.to(self.device), generator)
 
 
@@ -167,18 +155,6 @@ class LooksBack(Protocol):
     ) -> Findings: ...
 
 
-def joined(found: Sequence[Findings]) -> Findings:
-    """Return all that was found; of the same name, the last, but all `undefined` and `alarms`."""
-    parts: dict[str, dict[str, Any]] = {each.name: {} for each in fields(Findings)}
-    for each in found:
-        for name, part in parts.items():
-            part.update(getattr(each, name))
-    for name in ("undefined", "alarms"):
-        if rows := [row for each in found for row in each.curves.get(name, [])]:
-            parts["curves"][name] = rows
-    return Findings(**parts)
-
-
 @dataclass(frozen=True)
 class Experiment:
     """One trained model and what is asked of it.
@@ -193,7 +169,7 @@ class Experiment:
     asks: tuple[Ask, ...]
     headline: tuple[str, ...]
     conditioner: Conditioner = Conditioner()
-    objective: Objective | WithJepa = Diffusion()
+    objective: Objective = Diffusion()
     sampler: Sampler | Unmask = HEUN
     view: View = Centred()
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -210,25 +186,8 @@ class Experiment:
         return hashlib.sha256(spelled(tuple(parts.items())).encode()).hexdigest()
 
     def denoiser(self) -> nn.Module:
-        """Return the untrained denoiser; its weights come from torch's global generator.
-
-        Readers, tokenizers and masked models denoise nothing, and a `Voter` does as it is: they
-        are their networks.
-        """
-        network = self.network.build()
-        if isinstance(network, Voter) != isinstance(self.objective, CodeDiffusion):
-            raise ValueError(
-                "Votes learn by CodeDiffusion, and nothing else does; "
-                f"got {type(self.network).__name__} and {self.objective}"
-            )
-        if isinstance(self.objective, Diffusion):
-            return Preconditioned(network, self.objective.sigma_data)
-        if isinstance(self.objective, WithJepa):
-            return self.objective.module(network)
-        if not isinstance(self.objective, StepDiffusion):
-            return network
-        inverse = _INVERSE[self.objective.target]
-        return Predicting(network, inverse, self.objective.schedule.time)
+        """Return the untrained denoiser; its weights come from torch's global generator."""
+        return self.objective.wrap(self.network.build())
 
     def asked(self, trained: Trained, generator: torch.Generator) -> Findings:
         """Put every question and join what is found."""
@@ -237,7 +196,9 @@ class Experiment:
     def looked_back(self, curves: Mapping[str, list[Any]]) -> Findings:
         """Join what questions make of their answers at all milestones."""
         asks = [ask for ask in self.asks if isinstance(ask, LooksBack)]
-        return joined([ask.looked_back(self, curves) for ask in asks])
+        looked = [ask.looked_back(self, curves) for ask in asks]
+        sums = [Findings(ask.over_training(curves)) for ask in self.asks if isinstance(ask, SumsUp)]
+        return joined([*looked, *sums])
 
     def tiny(self) -> "Experiment":
         """Return the same experiment, small enough for a test on a laptop."""

@@ -39,6 +39,7 @@ COMMANDS: dict[str, Command] = {
     "run": Command("run", "train or resume, measure, and write the results"),
     "measure": Command("measure", "measure a trained model"),
     "sample": Command("sample", "images by a model, with objects at the places you choose"),
+    "records": Command("records", "the numbers on record, as a table to read or to compute with"),
     "report": Command("report", "write the tables, figures and pages of a checkout anew"),
     "bench": Command("bench", "speed, as ratios to named peers in one run"),
 }

@@ -1,7 +1,7 @@
 """`recombine bench`: how fast we are, as ratios to named peers in one run."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,10 +13,11 @@ from recombine.commands import choice
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
 from recombine.commands.render import given
+from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.report.origin import device_name
-from recombine.report.record import Record
 from recombine.report.table import quoted
+from recombine.results import Origin, Results, keep, rows
 from recombine.worlds.clevr import Clevr
 
 QUESTIONS = {
@@ -57,7 +58,7 @@ class BenchOptions:
     device: Annotated[str | None, UNSET] = None
     """Where to measure: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
     save: Annotated[Path | None, UNSET] = None
-    """Write a record to this file."""
+    """Keep the numbers in this folder of results."""
     json: bool = False
     """Print one JSON object and nothing else on standard output."""
 
@@ -73,7 +74,7 @@ def run(options: BenchOptions) -> None:
     started = time.perf_counter()
     found = measured(options, device)
     if options.save:
-        kept(options, device, found, time.perf_counter() - started).save(options.save)
+        keep([results(options, device, found, time.perf_counter() - started)], options.save)
     if options.json:
         printed = {name: each.printed for name, each in found.items()}
         print_json({"subject": options.what, "measurements": printed})
@@ -108,20 +109,12 @@ def command_of(options: BenchOptions) -> str:
     return " ".join(words)
 
 
-def kept(
+def results(
     options: BenchOptions, device: torch.device, found: dict[str, Measurement], seconds: float
-) -> Record:
-    """Return the record of this run."""
-    # Paths of this machine stay out of the record.
-    declared = replace(options, save=None, with_blender=None, scenes=None, json=False)
-    headline = [name for name in found if name.startswith(("ratio@", "flop_use@", "steps_per"))]
-    return Record(
-        question=f"{QUESTIONS[options.what]} ({device.type.upper().replace('CUDA', 'GPU')})",
-        command=command_of(options),
-        experiment=repr(declared),
-        seed=0,
-        device=device_name(device),
-        seconds=seconds,
-        measurements=found,
-        headline=tuple(headline),
-    )
+) -> Results:
+    """Return the numbers as results; the cell is named after what ran and where, train_h200."""
+    name = device_name(device)
+    where = name.split()[-1].lower() if device.type == "cuda" else device.type
+    cell, command = f"{options.what}_{where}", command_of(options)
+    origin = Origin("bench", cell, 0, name, seconds=seconds, command=command)
+    return Results(origin, rows(Findings(found)))

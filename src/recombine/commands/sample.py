@@ -150,7 +150,7 @@ def chosen_places(experiment: Experiment, options: SampleOptions) -> ChosenPlace
     place = torch.tensor(chosen).reshape(1, len(chosen), 2).clamp(max=1 - 2**-24)
     present = torch.ones(1, len(chosen), dtype=torch.bool)
     condition = encode.at(place, present)
-    given, kept = encode.told(place, present)
+    given, kept = encode.requested(place, present)
     for late in (present & ~kept)[0].nonzero()[:, 0].tolist():
         same = (given[0] == given[0, late]).all(dim=1) & kept[0]
         early = options.at[int(same.byte().argmax())]

@@ -10,24 +10,21 @@ instead of 1-3.
     recombine measure zoo:grid_all --what length                 # asks shipped weights again
 """
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import torch
 
-from recombine import zoo
 from recombine.condition import (
-    Anywhere,
     Conditioner,
-    EncodesPlaces,
     Grid,
     List,
+    ShuffledSlots,
     Slots,
-    everything_in_random_order,
-    one_at_random,
+    all_objects_shuffled,
+    one_object,
 )
-from recombine.experiment import Budget, Experiment, Findings, Trained
-from recombine.measure.length import Expectation, Request, Rule, length
+from recombine.experiment import Budget, Experiment
+from recombine.measure.requests import Length
 from recombine.models.entry import Channels, Vector
 from recombine.models.local import STUDY_LOCAL, Cells, Places
 from recombine.models.unet import LARGE_UNET, STUDY_UNET
@@ -35,76 +32,11 @@ from recombine.objectives.balance import Windows
 from recombine.objectives.diffusion import Diffusion
 from recombine.sample.guidance import Guidance
 from recombine.sample.heun import Sampler
-from recombine.scene import Scenes, compositions
+from recombine.scene import compositions
 from recombine.train import cosine
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 
-ASKED = 10_007
-"""The seed of the scenes that are asked for; no training has it."""
 CELLS = 16
-
-
-@dataclass(frozen=True)
-class Length:
-    """Ask for so many `samples` of each number of `objects`, and count what is drawn.
-
-    Every model is asked for the same scenes: those with no two centres in one cell of the grid,
-    which could only tell of one of them.
-    """
-
-    expected: Expectation = Expectation()
-    objects: tuple[int, ...] = tuple(range(13))
-    samples: int = 256
-
-    what: ClassVar[str] = "length"
-
-    def __post_init__(self) -> None:
-        if not self.objects or min(self.objects) < 0 or self.samples < 2:
-            raise ValueError(f"length is asked for objects and 2 samples or more; got {self}")
-
-    def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
-        """Draw, find, and compare with what was told."""
-        world, conditioner = trained.experiment.world, trained.experiment.conditioner
-        assert isinstance(world, Clevr)
-        assert isinstance(conditioner.encode, EncodesPlaces)
-        most, told_one = world.objects[1], conditioner.tell is one_at_random
-        rule = Rule(most, 1 if told_one else most, strict=not told_one, expected=self.expected)
-        requests = {
-            count: requested(world, conditioner.encode, count, self.samples, generator)
-            for count in self.objects
-        }
-        return Findings(*length(requests, trained.images, zoo.detector(), rule, generator))
-
-    def tiny(self) -> "Length":
-        """Return the same question with few samples of few objects."""
-        return replace(self, objects=(1, 2), samples=2)
-
-
-def requested(
-    world: Clevr,
-    encode: EncodesPlaces,
-    count: int,
-    samples: int,
-    generator: torch.Generator,
-    seed: int = ASKED,
-) -> Request:
-    """Return what to ask for, and what the true scenes of a seed look like."""
-    scenes = told_apart(replace(world, objects=(count, count)), samples, generator.device, seed)
-    scenes = everything_in_random_order(scenes, generator)
-    place, present = places(scenes)[0], scenes.present
-    return Request(*encode.told(place, present), encode.at(place, present), world.image(scenes))
-
-
-def told_apart(world: Clevr, samples: int, device: torch.device, seed: int = ASKED) -> Scenes:
-    """Return the first scenes in which the centres of all objects lie in cells of their own."""
-    more = samples + samples // 2 + 8
-    scenes = world.scenes(torch.arange(more, device=device), seed)
-    _, told = Grid(CELLS).told(places(scenes)[0], scenes.present)
-    kept = (told == scenes.present).all(dim=1)
-    if int(kept.sum()) < samples:
-        raise ValueError(f"only {int(kept.sum())} of {more} scenes of {world} are told apart")
-    return scenes[kept][:samples]
-
 
 # Of one size, so that nothing about an object depends on its neighbours: told places alone, a model
 # would pick sizes at random, and from about six objects on large ones would hide told ones.
@@ -133,9 +65,9 @@ grid_all = Experiment(
         ema=0.999,
         milestones=(1_200, 4_800),
     ),
-    asks=(Length(Expectation(paper=7, grade="paper", least=7)),),
+    asks=(Length(),),
     headline=("success_inside", "k_max"),
-    conditioner=Conditioner(everything_in_random_order, Grid(CELLS)),
+    conditioner=Conditioner(all_objects_shuffled, Grid(CELLS)),
     objective=OBJECTIVE,
     sampler=Sampler(steps=18),
     seeds=(0, 1, 2),
@@ -144,16 +76,16 @@ grid_all = Experiment(
 grid_one = replace(
     grid_all,
     question="Told one cell at random, does it draw an object in each of several told cells?",
-    conditioner=Conditioner(one_at_random, Grid(CELLS)),
-    asks=(Length(Expectation(paper=2, grade="second-hand", most=3)),),
+    conditioner=Conditioner(one_object, Grid(CELLS)),
+    asks=(Length(),),
 )
 
 list_all = replace(
     grid_all,
     question="Told every object in a list of places, does it draw more than it has seen?",
     network=replace(STUDY_UNET, entry=Vector(3 * List().most, waves=8)),
-    conditioner=Conditioner(everything_in_random_order, List()),
-    asks=(Length(Expectation(paper=3, grade="second-hand", most=4)),),
+    conditioner=Conditioner(all_objects_shuffled, List()),
+    asks=(Length(),),
 )
 
 # Without it, two told cells side by side are often drawn as one object: docs/decisions/006.
@@ -162,7 +94,7 @@ GUIDED = Sampler(steps=18, guidance=Guidance(torch.zeros_like, 3.0))
 list_all_anywhere = replace(
     list_all,
     question="Is it the untrained end of the list? The same, with objects in any of its slots.",
-    conditioner=Conditioner(Anywhere(List().most), Slots()),
+    conditioner=Conditioner(ShuffledSlots(List().most), Slots()),
     asks=(Length(),),
 )
 
@@ -172,7 +104,7 @@ grid_one_local = replace(
     network=replace(STUDY_LOCAL, entry=Cells(nearest=True)),
     objective=replace(OBJECTIVE, weigh=Windows(CELLS)),
     sampler=GUIDED,
-    asks=(Length(Expectation(paper=9, grade="second-hand", least=10, heard_at=12)),),
+    asks=(Length(),),
 )
 
 list_all_local = replace(
@@ -180,14 +112,14 @@ list_all_local = replace(
     question="Told every object in a list, does a local network draw more than it has seen?",
     network=replace(STUDY_LOCAL, entry=Places(List().most, nearest=True)),
     objective=grid_one_local.objective,
-    asks=(Length(Expectation(paper=9, grade="second-hand", least=9)),),
+    asks=(Length(),),
 )
 
 grid_one_local_unguided = replace(
     grid_one_local,
     question="What of that is guidance? The same weights, sampled as told.",
     sampler=grid_all.sampler,
-    asks=(Length(Expectation(paper=9, grade="second-hand")),),
+    asks=(Length(),),
 )
 
 list_all_local_guided = replace(
@@ -203,7 +135,7 @@ grid_one_global_window = replace(
     question="Is it locality that repairs it? Windows of 17 x 17 cells, every told one heard.",
     network=replace(STUDY_LOCAL, window=8),
     objective=replace(OBJECTIVE, weigh=Windows(CELLS, window=8)),
-    asks=(Length(Expectation(most=3)),),
+    asks=(Length(),),
 )
 
 grid_one_channels = replace(
@@ -238,7 +170,7 @@ def trained_on(
         experiment,
         question=f"{experiment.question} (trained on {seen})",
         world=world(least, most),
-        asks=(Length(Expectation(paper, "second-hand" if paper else None)),),
+        asks=(Length(),),
     )
 
 

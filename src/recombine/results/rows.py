@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from recombine.measurement import Measurement, Number, is_number
 from recombine.report.origin import commit, source_digest, versions
 
+_EMPTY: tuple[Any, ...] = (None, None, None, None)
 DIGITS = 6
 """How many digits of a number on a curve are kept; final numbers are kept whole."""
 
@@ -21,7 +22,7 @@ class FindingsLike(Protocol):
 
     @property
     def curves(self) -> Mapping[str, Sequence[Sequence[Number]]]:
-        """Lists of (x, value) or (x, value, low, high) by name."""
+        """Lists of (x, value), (x, value, low, high) or (x, value, low, high, n) by name."""
 
     @property
     def undefined(self) -> Mapping[str, str]:
@@ -50,10 +51,9 @@ class Row:
     def __post_init__(self) -> None:
         if not self.measurement or not self.measurement.isprintable():
             raise ValueError(f"a measurement has a name of one line; got {self.measurement!r}")
-        for name in ("value", "low", "high", "step"):
-            number = getattr(self, name)
-            if not (is_number(number) or (number is None and name != "value")):
-                raise ValueError(f"{self.measurement}: {name} is a finite number; got {number!r}")
+        numbers = (self.value, self.low, self.high, self.step)
+        if not all(is_number(each) for each in numbers if each is not None) or self.value is None:
+            raise ValueError(f"a row is of finite numbers; got {self}")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Origin:
         if not is_number(self.seconds) or self.seconds < 0:
             raise ValueError(f"seconds is a finite number of 0 or more; got {self.seconds}")
         for name in (self.study, self.cell):
-            if not name or not name.isprintable() or set(name) & set("/\\. "):
+            if not name or not name.isprintable() or set(name) & set("/\\: "):
                 raise ValueError(f"names of studies and cells are single words; got {name!r}")
 
     @property
@@ -115,16 +115,19 @@ def _rows(findings: FindingsLike, reader: str, step: Number | None) -> Iterator[
         row = Row(name, found.value, found.low, found.high, found.n, step, reader)
         yield row if step is None else shortened(row)
     for name, points in findings.curves.items():
-        for x, value, *ends in points:
-            low, high = ends or (None, None)
-            yield shortened(Row(name, value, low, high, step=x, reader=reader))
+        for x, *numbers in points:
+            value, low, high, n = _EMPTY if not numbers else (*numbers, *_EMPTY[len(numbers) :])
+            yield shortened(Row(name, value, low, high, n, x, reader))
 
 
 def shortened(row: Row) -> Row:
     """Return a row of a curve as it is kept: six digits, and whole numbers as they are."""
-    numbers = {name: getattr(row, name) for name in ("value", "low", "high")}
-    floats = {name: each for name, each in numbers.items() if isinstance(each, float)}
-    return replace(row, **{name: float(f"{each:.{DIGITS}g}") for name, each in floats.items()})
+    value, low, high = (_shortened(each) for each in (row.value, row.low, row.high))
+    return replace(row, value=value, low=low, high=high)
+
+
+def _shortened(number: Any) -> Any:
+    return float(f"{number:.{DIGITS}g}") if isinstance(number, float) else number
 
 
 def notes(findings: FindingsLike) -> tuple[str, ...]:

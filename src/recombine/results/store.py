@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,9 @@ def write(found: Results, folder: Path, arrays: Mapping[str, Any] | None = None)
     return path
 
 
-def keep(found: Iterable[Results], folder: Path, arrays: Mapping[str, np.ndarray]) -> list[Path]:
+def keep(
+    found: Iterable[Results], folder: Path, arrays: Mapping[str, np.ndarray] = MappingProxyType({})
+) -> list[Path]:
     """Add runs to the files of a folder, one file a study, in the place of the same runs there.
 
     Arrays are named RUN/NAME, such as grid_all/seed0/heat_map, and belong to one study.
@@ -151,28 +154,29 @@ def upgraded(content: Content) -> Content:
 
 
 def _results(content: Content) -> Iterator[Results]:
-    rows: dict[int, list[Row]] = {}
+    if content.rows and set(content.rows[0]) != set(COLUMNS):
+        found = ", ".join(content.rows[0])
+        raise ValueError(f"has the columns {found}; expected {', '.join(COLUMNS)}")
+    rows: dict[str, list[Row]] = {}
     for cells in content.rows:
-        rows.setdefault(int(cells.get("run") or -1), []).append(_row(cells))
+        rows.setdefault(cells["run"], []).append(_row(cells))
     for described in content.runs:
-        mine = rows.pop(described.get("run", -1), [])
+        mine = rows.pop(str(described.get("run")), [])
         if len(mine) != described.get("rows"):
             raise ValueError(f"is not whole: it has {len(mine)} rows of {described}")
         yield Results(_origin(content.head, described), tuple(mine))
     if rows:
-        raise ValueError(f"has rows of the runs {sorted(rows)}, which it does not describe")
+        raise ValueError(f"has rows of the runs {', '.join(rows)}, which it does not describe")
 
 
 def _row(cells: Mapping[str, str]) -> Row:
-    if set(cells) != set(COLUMNS):
-        raise ValueError(f"has the columns {', '.join(cells)}; expected {', '.join(COLUMNS)}")
     try:
         value, low, high, step = (_number(cells[name]) for name in ("value", "low", "high", "step"))
         n = int(cells["n"]) if cells["n"] else None
     except ValueError as error:
-        raise ValueError(f"has a row that is not of numbers: {error} in {cells}") from error
+        raise ValueError(f"has a row that is not of numbers: {error} in {dict(cells)}") from error
     if value is None:
-        raise ValueError(f"has a row without a value: {cells}")
+        raise ValueError(f"has a row without a value: {dict(cells)}")
     return Row(cells["measurement"], value, low, high, n, step, cells["reader"])
 
 

@@ -47,7 +47,7 @@ from recombine.measure.statement import Statement, exactly, nonzero, violated, z
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.models import laws
-from recombine.models.projection import LEVELS, Known, Law, alone, marginal, mean_image
+from recombine.models.projection import LEVELS, KnownLaw, Law, alone, marginal, mean_image
 from recombine.study import Watched, study
 
 ZERO = 1e-10
@@ -129,7 +129,7 @@ class Factorizing:
 
 
 def _points(
-    known: Known, level: float, draws: int, generator: torch.Generator
+    known: KnownLaw, level: float, draws: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draw noisy images of a law and, as a local score is local at every x, others."""
     condition = known.conditions.repeat_interleave(2 * draws, dim=0)
@@ -139,7 +139,7 @@ def _points(
     return x, x.new_full((len(x),), level), condition
 
 
-def _local(known: Known, draws: int, generator: torch.Generator) -> Statements:
+def _local(known: KnownLaw, draws: int, generator: torch.Generator) -> Statements:
     """CPC <=> LCS, at one noise level <=> at all of them; influence is the closed form."""
     rows, images, count = [], 0, len(known.blocks)
     for level in known.levels:
@@ -158,7 +158,7 @@ def _local(known: Known, draws: int, generator: torch.Generator) -> Statements:
     yield zero(f"influence_residual@{known.name}", apart, images, INFLUENCE)
     if known.composes or known.name.startswith("L2"):
         conditions = torch.eye(count, dtype=torch.float64)
-        value = _cosine(known.law, known.none or known.law, conditions)
+        value = _cosine(known.law, known.unconditional or known.law, conditions)
         yield zero(f"cosine@{known.name}", value, count, ZERO)
 
 
@@ -190,7 +190,7 @@ def _score_change() -> Statements:
         x, sigma = condition.new_zeros(1, known.blocks.shape[1]), condition.new_full((1,), level)
         for block, more in enumerate(torch.eye(3).to(condition)):
             change = known.score(x, sigma, condition + more) - known.score(x, sigma, condition)
-            formula = laws.shifted_change(known, level, block)
+            formula = laws.shifted_change(level, block)
             # Relative to the largest: with little noise scores are large.
             worst = max(worst, ((change[0] - formula).abs().max() / formula.abs().max()).item())
     yield zero("score_change_residual@T4", worst, 3 * len(known.levels), ZERO)
@@ -234,7 +234,7 @@ def _one_marked() -> Statements:
     yield nonzero("background_leak@T5_one", split.background_leak, 1)
 
 
-def _normals(known: Known) -> tuple[Normal, list[tuple[Tensor, Normal]]]:
+def _normals(known: KnownLaw) -> tuple[Normal, list[tuple[Tensor, Normal]]]:
     """Return a normal law given 1 for every block, and each block's law given its own alone."""
     condition, covariance = known.conditions[-1:], laws.constant_covariance(known.law)
     law = Normal(known.law.mean(condition)[0], covariance)
@@ -304,16 +304,16 @@ def _scenes(count: int, generator: torch.Generator) -> Statements:
     )
     far = (change[1:] / change[0] - laws.leak_limit()).abs().max().item()
     yield zero("signed_leak_residual@T5_one", far, laws.CELLS - 1, PRINTED)
-    for level in laws.COUPLING_ONE_TOLD:
+    for level in laws.COUPLING_ONE_MARKED:
         x, first, present = laws.labelled_scenes(count, level, generator)
         sigma, apart = x.new_full((count,), level), 1 - torch.eye(laws.CELLS).to(x)
-        inner = denoised_jacobian(laws.scene_everything().score, x, sigma, present)
+        inner = denoised_jacobian(laws.scene_all_marked().score, x, sigma, present)
         worst = (inner * apart).abs().max().item()
         yield zero(f"cells_coupled@T5_all_{level:g}", worst, count, ZERO)
-        inner = score_jacobian(laws.scene_one().score, x, sigma, first).abs()
+        inner = score_jacobian(laws.scene_one_marked().score, x, sigma, first).abs()
         most = (inner * apart).amax(dim=(1, 2)) / (inner * (1 - apart)).amax(dim=(1, 2))
         yield Statement(f"cells_coupled@T5_one_{level:g}", Measurement.mean(most.tolist()))
-    for level in laws.LEAK_ONE_TOLD:
+    for level in laws.LEAK_ONE_MARKED:
         ratio = _leak_ratio(count, level, generator)
         near = abs(ratio.value + laws.leak_limit()) <= LIMIT if level == 10 else None
         yield Statement(f"leak_ratio@T5_one_{level:g}", ratio, near)
@@ -322,7 +322,7 @@ def _scenes(count: int, generator: torch.Generator) -> Statements:
 def _leak_ratio(count: int, level: float, generator: torch.Generator) -> Measurement:
     """Return the change of the score at another cell over that at the marked one."""
     x, first, _ = laws.labelled_scenes(count, level, generator)
-    score, sigma = laws.scene_one().score, x.new_full((count,), level)
+    score, sigma = laws.scene_one_marked().score, x.new_full((count,), level)
     moved = (score(x, sigma, first) - score(x, sigma, 0 * first)).abs()
     own, others = (moved * first).sum(dim=1), (moved * (1 - first)).sum(dim=1)
     return shared([(others / (laws.CELLS - 1), own)])
