@@ -255,7 +255,7 @@ def test_help_before_any_name_is_of_the_command(capsys):
 
 
 def test_a_refusal_that_tyro_may_add_later_is_left_to_tyro():
-    """An unknown event falls through to tyro's own box, still with exit code 2."""
+    """An unknown event falls through to tyro's own box, with exit code 2 as well."""
     code = """
 import sys
 from dataclasses import dataclass
