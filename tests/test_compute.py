@@ -155,47 +155,6 @@ def test_a_record_of_other_code_is_pointed_out(capsys, tmp_path: Path):
     assert "was computed before by other code; remove it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "value"),
-    [
-        ("3", "seeds", 3),
-        ("1,2.5,", "faces", (1.0, 2.5)),
-        ("-1,2", "faces", (-1.0, 2.0)),
-        ("yes", "loaded", True),
-        ("no", "loaded", False),
-        ("2", "scale", 2.0),
-        ("none", "most", None),
-        ("4", "most", 4),
-        ("odd", "law", "odd"),
-    ],
-)
-def test_a_field_is_read_by_its_type(text: str, field: str, value: object):
-    changed = command.overridden(Dice(), {field: text})
-    assert getattr(changed, field) == value
-    assert type(getattr(changed, field)) is type(value)
-    assert replace(changed, **{field: getattr(Dice(), field)}) == Dice()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--face", "1"], "--face is not an option of dice; did you mean --faces? (see recombine"),
-        (["--steps", "5"], "--steps is for training; dice is computed"),
-        (["--learning-rate=5"], "--learning-rate is for training; dice is computed"),
-        (["--faces", "1,x"], "--faces is numbers such as 1,2; got '1,x'"),
-        (["--seeds", "0-2"], "--seeds is a whole number; got '0-2'"),
-        (["--seeds", "1"], "throw at least twice; got 1"),
-        (["--loaded", "maybe"], "--loaded is yes or no; got 'maybe'"),
-        (["--law", "od"], "--law is one of fair, odd; got 'od'; did you mean odd?"),
-        (["--inner", "1"], "--inner is not an option of dice"),
-        (["--question", "1"], "--question is not an option of dice"),
-        (["denoise_toy"], "dice is computed and denoise_toy is trained; run one at a time"),
-    ],
-)
-def test_wrong_use_is_one_line(words: list[str], message: str, capsys):
-    assert message in complaint(capsys, "dice", *words)
-
-
 def test_a_variant_or_device_that_is_not_there_is_named(capsys):
     assert "variant 'may' of dice is not one of base, many, all" in complaint(capsys, "dice:may")
     assert main(["run", "dice", "--device", "abacus"]) == 2
@@ -204,28 +163,6 @@ def test_a_variant_or_device_that_is_not_there_is_named(capsys):
 
 def test_a_computation_named_after_an_experiment_is_refused(capsys):
     assert "dice:base is computed, not trained" in complaint(capsys, "denoise_toy", "dice")
-
-
-def test_help_shows_the_fields_with_their_words(capsys):
-    with pytest.raises(SystemExit):
-        main(["run", "dice", "--help"])
-    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "How many eyes?" in shown
-    assert "Example: recombine run dice --seed 1 --json" in shown
-    assert "What the faces show. (default: 1.0,2.0)" in shown
-    assert "--loaded yes|no" in shown
-    assert "--inner" not in shown
-
-
-def test_only_fields_that_all_variants_have_can_be_set():
-    @dataclass(frozen=True)
-    class Coins(Dice):
-        sides: int = 2
-        loaded: str = "no"  # type: ignore[assignment]
-
-    settable = command.shared_fields([Coins(), Dice()])
-    assert set(settable) == {"seeds", "faces", "scale", "most", "law"}
-    assert set(command.shared_fields([Dice()])) == {*settable, "loaded"}
 
 
 COMPUTED = [

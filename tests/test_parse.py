@@ -159,7 +159,8 @@ def test_every_kind_of_option_is_read():
         (["soup", "salad"], "'salad' is one too many"),
         (["soup", "--geusts", "3"], "--geusts is not an option; did you mean --guests?"),
         (["soup", "--geusts=3"], "--geusts is not an option; did you mean --guests?"),
-        (["soup", "--xyz"], "--xyz is not an option"),
+        (["soup", "--xyz"], "--xyz is not an option (see"),
+        (["soup", "--dishes"], "--dishes is not an option (see"),
         (["soup", "--guests"], "--guests needs a value, N"),
         (["soup", "--guests", "--fast"], "--guests needs a value, N"),
         (["soup", "--guests", "many"], "--guests: expected a whole number, got 'many'"),
@@ -186,7 +187,7 @@ def test_bad_options_are_one_line(words, line, width, monkeypatch, capsys):
     [
         (["--face", "1"], "--face is not an option; did you mean --faces?"),
         (["--learning-rate", "1"], "--learning-rate is not an option"),
-        (["--throw", "1"], "--throw is not an option"),
+        (["--throw", "1"], "--throw cannot be set on the command line"),
         (["again"], "'again' is one too many"),
         (["--faces", "1,x"], "--faces: expected numbers such as 0.1,0.5, got '1,x'"),
         (["--starts", "0-2"], "--starts: expected a whole number, got '0-2'"),

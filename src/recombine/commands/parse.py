@@ -68,7 +68,11 @@ def overridden(value: T, words: Sequence[str], program: str) -> T:
 
 def _refusal(kind: type[Any], program: str) -> Callable[[refusals.ParseErrorEvent], None]:
     """Return what is called with tyro's reason to refuse, and raises it as one line."""
-    options = [f"--{field.name.replace('_', '-')}" for field in fields(kind)]
+    options = [
+        f"--{field.name.replace('_', '-')}"
+        for field in fields(kind)
+        if tyro.conf.Positional not in getattr(field.type, "__metadata__", ())
+    ]
 
     def refuse(event: refusals.ParseErrorEvent) -> None:
         if reason := _reason(event, options):
@@ -81,10 +85,7 @@ def _reason(event: refusals.ParseErrorEvent, options: Sequence[str]) -> str | No
     """Return what is wrong in words; nothing where tyro's own box has to do."""
     match event:
         case refusals.UnrecognizedArgs(tokens=[word, *_]):
-            option = word.partition("=")[0]
-            is_option = option.startswith("-")
-            meant = nearest(option.replace("_", "-"), options) if is_option else ""
-            return f"{option} is not an option{meant}" if is_option else f"{word!r} is one too many"
+            return _unrecognized(word, options)
         case refusals.MissingArgs(missing_arguments=missing):
             return f"{listed(_name(each.arg) for each in missing)} is missing"
         case refusals.BadValue(argument=argument, reason="too_few_values"):
@@ -98,6 +99,16 @@ def _reason(event: refusals.ParseErrorEvent, options: Sequence[str]) -> str | No
         case refusals.InstantiationFailure(argument=argument, message=message):
             return f"{_name(argument)}: {message}"
     return None
+
+
+def _unrecognized(word: str, options: Sequence[str]) -> str:
+    """Return what is wrong with a word that is no option and no value of one."""
+    if not word.startswith("-"):
+        return f"{word!r} is one too many"
+    option = word.partition("=")[0]
+    if option in options:
+        return f"{option} cannot be set on the command line"
+    return f"{option} is not an option{nearest(option.replace('_', '-'), options)}"
 
 
 def _name(argument: Any) -> str:
