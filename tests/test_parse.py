@@ -160,7 +160,10 @@ def test_every_kind_of_option_is_read():
         (["soup", "--geusts", "3"], "--geusts is not an option; did you mean --guests?"),
         (["soup", "--geusts=3"], "--geusts is not an option; did you mean --guests?"),
         (["soup", "--xyz"], "--xyz is not an option (see"),
-        (["soup", "--dishes"], "--dishes is not an option (see"),
+        (["soup", "--di"], "--di is not an option (see"),
+        (["--spces", "pepper", "soup"], "--spces is not an option; did you mean --spices?"),
+        (["--salt", "-1", "--spces"], "--spces is not an option; did you mean --spices?"),
+        (["--guests", "2"], "DISH is missing"),
         (["soup", "--guests"], "--guests needs a value, N"),
         (["soup", "--guests", "--fast"], "--guests needs a value, N"),
         (["soup", "--guests", "many"], "--guests: expected a whole number, got 'many'"),
@@ -264,7 +267,7 @@ from recombine.commands import parse
 @dataclass
 class Nothing:
     pass
-parse._reason = lambda event, options: None
+parse._reason = lambda event, options, words: None
 parse.parsed(Nothing, "x", ["--y"])
 """
     done = subprocess.run(
