@@ -69,7 +69,7 @@ def test_the_interval_of_a_ratio_covers_the_spread_of_both():
         assert (found.low, found.high, found.n) == (None, None, 3)
 
 
-def test_blender_is_asked_by_its_own_python(tmp_path: Path):
+def test_blender_is_run_by_its_own_python(tmp_path: Path):
     """A stand-in for a Python with bpy: it is given the script, the scenes and a count."""
     fake = tmp_path / "python"
     fake.write_text(
