@@ -119,7 +119,7 @@ def test_the_cost_of_a_layer_is_counted():
         def forward(self, x, clock, condition):
             return self.layer(x)
 
-    assert train.flops(Layer(), 8, told=1) == 2 * 9 * 3 * 5 * 64
+    assert train.flops(Layer(), 8, numbers=1) == 2 * 9 * 3 * 5 * 64
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A number with its interval, and beside it what the paper says."""
+"""A number with its interval."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Number: TypeAlias = float | int
-"""For mypy a float may be an int; beartype wants both said."""
+"""For mypy a float may be an int; beartype needs both."""
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -38,12 +38,12 @@ def student_t(values: Sequence[Number], confidence: float = 0.95) -> Interval:
 
 
 def is_number(value: object) -> bool:
-    """Tell whether this is a finite number."""
+    """Return whether this is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_interval(low: Number | None, high: Number | None) -> bool:
-    """Tell whether these are two ends in order, or no interval at all."""
+    """Return whether these are two ends in order, or no interval at all."""
     if low is None or high is None:
         return low is high
     return is_number(low) and is_number(high) and low <= high
@@ -51,19 +51,15 @@ def _is_interval(low: Number | None, high: Number | None) -> bool:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A number with its 95 % interval and n, and beside it what the paper says.
+    """A number with its 95 % interval and n.
 
     An interval is left out (both ends None) only where there is none, as for a single timing.
-    The grade is the evidence behind the paper's value; the verdict compares the two.
     """
 
     value: Number
     low: Number | None
     high: Number | None
     n: int
-    paper: Number | None = None
-    grade: str | None = None
-    verdict: str | None = None
 
     def __post_init__(self) -> None:
         if not is_number(self.value) or self.n < 1:
@@ -71,8 +67,6 @@ class Measurement:
         if not _is_interval(self.low, self.high):
             ends = f"{self.low}, {self.high}"
             raise ValueError(f"an interval has two finite ends, low <= high; got {ends}")
-        if self.paper is not None and not (is_number(self.paper) and self.grade):
-            raise ValueError(f"a paper's value is a finite number with a grade; got {self}")
 
     @property
     def printed(self) -> dict[str, Number | None]:

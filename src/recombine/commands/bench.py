@@ -23,18 +23,19 @@ QUESTIONS = {
     "render": "How much faster than Blender are scenes rendered?",
     "train": "How fast does a U-Net train, and how well is the card used?",
     "sample": "How fast are images sampled?",
-    "local": "What does it gain to ask the local denoiser once instead of patch by patch?",
-    "linear": "What does it gain to follow all trajectories of the linear sandbox at once?",
-    "locality": "What does it gain to ask for the influence on many pixels at once?",
+    "local": "How much faster is one pass of the local denoiser than one pass per patch?",
+    "linear": "How much faster is it to solve all trajectories of the linear model at once?",
+    "locality": "How much faster is the influence on many pixels at once than on one at a time?",
 }
 
 
 @dataclass(frozen=True)
-class Options:
+class BenchOptions:
     """Measure speed as a ratio to a named peer; nothing else should run meanwhile.
 
     render: CLEVR scenes at 128 px against Blender, on a GPU at 64 px too. train and sample: our
-    U-Net against diffusers' of like size, where that is installed. local: one pass against 256.
+    U-Net against one of about the same size from diffusers, where that is installed. local: one
+    pass against 256.
     linear: Swing-by trajectories against scipy's solver, one by one.
     locality: influence on all pixels against a backward pass per pixel and channel.
 
@@ -42,9 +43,11 @@ class Options:
     """
 
     what: Annotated[
-        Literal["render", "train", "sample", "local", "locality", "linear"], tyro.conf.Positional
+        Literal["render", "train", "sample", "local", "locality", "linear"],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="WHAT"),
     ]
-    """What is measured."""
+    """What is measured: render, train, sample, local, locality or linear."""
     seconds: float = 5.0
     """How long to repeat each measurement."""
     scenes: Annotated[Path | None, UNSET] = None
@@ -59,8 +62,11 @@ class Options:
     """Print one JSON object and nothing else on standard output."""
 
 
-def run(options: Options) -> None:
-    """Measure, say what came out and keep the record."""
+OPTIONS = BenchOptions
+
+
+def run(options: BenchOptions) -> None:
+    """Measure, print the result and keep the record."""
     if not options.seconds > 0:
         raise ValueError(f"--seconds is more than 0; got {options.seconds}")
     device = choice.chosen_device(options.device)
@@ -76,8 +82,8 @@ def run(options: Options) -> None:
         say(f"{name:38} {quoted(each)}")
 
 
-def measured(options: Options, device: torch.device) -> dict[str, Measurement]:
-    """Measure what was asked for."""
+def measured(options: BenchOptions, device: torch.device) -> dict[str, Measurement]:
+    """Run the benchmark that the options name."""
     if options.what == "render":
         scenes = given(options.scenes, Clevr(size=128), None)[0] if options.scenes else None
         return render.measured(scenes, options.with_blender, device, options.seconds)
@@ -94,8 +100,8 @@ def measured(options: Options, device: torch.device) -> dict[str, Measurement]:
     return benches[options.what](device, options.seconds)
 
 
-def command_of(options: Options) -> str:
-    """Return what to type to measure this again."""
+def command_of(options: BenchOptions) -> str:
+    """Return the command that measures this again."""
     words = ["recombine bench", options.what]
     words += ["--with-blender PYTHON"] if options.with_blender else []
     words += [f"--scenes {options.scenes}"] if options.scenes else []
@@ -103,10 +109,10 @@ def command_of(options: Options) -> str:
 
 
 def kept(
-    options: Options, device: torch.device, found: dict[str, Measurement], seconds: float
+    options: BenchOptions, device: torch.device, found: dict[str, Measurement], seconds: float
 ) -> Record:
     """Return the record of this run."""
-    # Where this machine keeps its files is nobody's business.
+    # Paths of this machine stay out of the record.
     declared = replace(options, save=None, with_blender=None, scenes=None, json=False)
     headline = [name for name in found if name.startswith(("ratio@", "flop_use@", "steps_per"))]
     return Record(

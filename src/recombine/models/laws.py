@@ -15,7 +15,7 @@ from torch import Tensor
 from recombine.denoiser import unit_noise
 from recombine.models.gaussian import Constant, GaussianLaw
 from recombine.models.mixture import MixtureLaw, scene_law, subsets, told_everything, told_one
-from recombine.models.projection import LEVELS, Known
+from recombine.models.projection import LEVELS, Known, Law
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +116,17 @@ def shifted_gaussian(beta: float = 0.7) -> Known:
 
 def shifted_change(known: Known, sigma: float, other: int) -> Float[Tensor, " pixel"]:
     """Return how the score of T4 changes everywhere when c_other grows by 1: S^-1 direction."""
-    assert isinstance(known.law, GaussianLaw)
-    assert isinstance(known.law.mean, Told)
-    assert isinstance(known.law.covariance, Tensor)
-    covariance = known.law.covariance
+    covariance = constant_covariance(known.law)
     noisy = covariance + sigma**2 * torch.eye(len(covariance)).to(covariance)
-    return torch.linalg.solve(noisy, known.law.mean.direction[other])
+    directions = known.law.mean(torch.eye(len(known.blocks)).to(covariance))
+    return torch.linalg.solve(noisy, directions[other])
+
+
+def constant_covariance(law: Law) -> Float[Tensor, "pixel pixel"]:
+    """Return the covariance of a law in which it does not depend on the condition."""
+    if isinstance(law.covariance, Tensor):
+        return law.covariance
+    raise ValueError(f"the covariance of this law depends on its condition: {law.covariance}")
 
 
 def counted_gaussian(step: float = 0.5) -> Known:

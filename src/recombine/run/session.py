@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,20 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from recombine.checkpoint import Checkpoint, Metrics, checkpoints, packed, path_of, tidy, unpack
+from recombine.checkpoint import Checkpoint
 from recombine.data import Stream
-from recombine.draw import bits
-from recombine.experiment import Findings, Plan, Trained, joined
-from recombine.objectives.jepa import WithJepa
+from recombine.denoiser import LearnsFromAverage
+from recombine.graph import GraphedStep
+from recombine.measure.subject import Findings, OverTraining, joined
 from recombine.report.files import naming, write_bytes, write_text
-from recombine.report.origin import device_name
 from recombine.report.picture import contact_sheet, png
-from recombine.report.record import Record
-from recombine.spelling import spelled
-from recombine.train import Graphed, Share, Step, Weights, train
+from recombine.run.kept import Kept, keep, kept
+from recombine.run.lock import Lock
+from recombine.run.model import CONDITIONING, TRAINING, Model, stream
+from recombine.run.plan import Plan
+from recombine.run.state import Metrics, checkpoints, packed, path_of, tidy, unpack
+from recombine.share import SharedDraws
+from recombine.train import Step, Weights, train
 
 LOOK = 50
 """Steps between looks at the loss: each look waits for the device."""
@@ -35,7 +38,7 @@ DIVERGED = 100
 _COLUMNS = 8
 
 Watch = Callable[[int, float], None]
-"""Told the step and its loss at every look."""
+"""Called with the step and its loss at every look."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -60,13 +63,6 @@ class Settings:
             raise ValueError(f"a checkpoint is saved every 1 step or more; got {self.save_every}")
 
 
-def measured(trained: Trained, seed: int) -> Findings:
-    """Ask with the same random numbers each time, so that only the weights make a difference."""
-    generator = _generator(seed, 2, trained.device)
-    with torch.no_grad():
-        return trained.experiment.asked(trained, generator)
-
-
 class Session:
     """A run in progress: what is in memory, and the folder it is kept in."""
 
@@ -75,24 +71,28 @@ class Session:
     ) -> None:
         self.plan, self.accelerator, self.settings = plan, accelerator, settings
         self.at_once = at_once
+        self.cell = plan.trained
         self.folder = plan.folder(settings.out)
+        self.lock = Lock(self.folder)
         self.metrics = Metrics(self.folder / "metrics.jsonl")
         self.seconds, self.started = 0.0, time.perf_counter()
         self.first_loss = math.nan
-        budget, device = plan.experiment.budget, accelerator.device
+        budget, device = self.cell.training.budget, accelerator.device
         process, processes = accelerator.process_index, accelerator.num_processes
         if budget.batch % processes:
             raise ValueError(f"a batch of {budget.batch} is not {processes} equal shares")
-        self.share = Share(process, processes) if processes > 1 else None
+        self.share = SharedDraws(process, processes) if processes > 1 else None
         own = budget.batch // processes
         ahead = AHEAD if device.type == "cuda" else 1
-        world, seed = plan.experiment.world, plan.seed
+        world, seed = self.cell.training.world, plan.seed
         self.stream = Stream(world, own, seed, device, process, processes, ahead=ahead)
         self.generators = {
-            purpose: _generator(plan.seed, number, device)
-            for number, purpose in enumerate(("noise", "tell"))
+            name: stream(plan.seed, purpose, device)
+            for name, purpose in (("noise", TRAINING), ("condition", CONDITIONING))
         }
-        self.weights = Weights.of(untrained(plan, device), budget.ema, budget.weight_decay)
+        self.weights = Weights.of(
+            self.cell.training.untrained(seed, device), budget.ema, budget.weight_decay
+        )
         denoiser, average = self.weights.denoiser, self.weights.average.module
         if device.type == "cuda":
             for module in (denoiser, average):
@@ -111,8 +111,8 @@ class Session:
         """Start the run's folder, or go on from its newest checkpoint."""
         first = self.accelerator.is_main_process
         if first:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            described = self.folder / "experiment.json"
+            self.lock.take()
+            described = self.folder / "training.json"
             if described.exists():
                 self.plan.check(_facts(described), described)
             write_text(described, json.dumps(self.plan.facts, indent=2) + "\n")
@@ -120,8 +120,8 @@ class Session:
         self.accelerator.wait_for_everyone()
         if found := checkpoints(self.folder):
             self._resume(found)
-        if first:
-            self.metrics.keep(self.stream.step)
+        elif first:
+            self.metrics.path.unlink(missing_ok=True)
 
     def _resume(self, found: list[Path]) -> None:
         try:
@@ -130,6 +130,8 @@ class Session:
             older = f"; remove it to go on from {found[1].name}" if found[1:] else ""
             raise ValueError(f"{error}{older}") from error
         self.plan.check(checkpoint.facts, found[0])
+        if self.accelerator.is_main_process:
+            self.metrics.keep(checkpoint.facts["metrics"])
         with naming(found[0]):
             unpack(checkpoint.tensors, self.weights, self.generators)
         self.stream = self.stream.resumed(checkpoint.facts["stream"])
@@ -137,10 +139,10 @@ class Session:
 
     def steps(self, stop: threading.Event) -> Iterator[None]:
         """Take the steps that are left, one at a time; look, measure and save on the way."""
-        experiment = self.plan.experiment
-        budget, noise = experiment.budget, self.generators["noise"]
-        average = self._target() if isinstance(experiment.objective, WithJepa) else None
-        parts = (self.weights, experiment.objective, budget.clip, noise)
+        training = self.cell.training
+        budget, noise = training.budget, self.generators["noise"]
+        average = self._target() if isinstance(training.objective, LearnsFromAverage) else None
+        parts = (self.weights, training.objective, budget.clip, noise)
         step = Step(*parts, self.called, self.share, average, self._seen)
         left = range(self.stream.step + 1, budget.steps + 1)
         pending: list[Tensor] = []
@@ -157,29 +159,30 @@ class Session:
         fast = self.settings.compiled and self.accelerator.device.type == "cuda"
         return torch.compile(self.averaged) if fast else self.averaged  # type: ignore[return-value]
 
-    def _graphed(self, step: Step) -> Step | Graphed:
-        return Graphed(step) if step.generator.device.type == "cuda" and not self.share else step
+    def _graphed(self, step: Step) -> Step | GraphedStep:
+        return GraphedStep(step) if step.generator.device.type == "cuda" and not self.share else step
 
     def _examples(self) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.stream:
             with self.share or nullcontext():
-                told = self.plan.experiment.conditioner(batch.scenes, self.generators["tell"])
-            yield batch.image, told
+                generator = self.generators["condition"]
+                condition = self.cell.training.conditioner(batch.scenes, generator)
+            yield batch.image, condition
 
     def _seen(self, image: Tensor) -> Tensor:
-        """Return what the denoiser sees of pictures."""
-        seen = self.plan.experiment.view(image)
+        """Return what the model sees of pictures."""
+        seen = self.cell.training.view(image)
         if seen.is_cuda and seen.dim() == 4:
             # Convolutions are faster with the channels of a pixel side by side.
             seen = seen.contiguous(memory_format=torch.channels_last)
         return seen
 
     def _saves(self, step: int) -> bool:
-        return step % self.settings.save_every == 0 or step == self.plan.experiment.budget.steps
+        return step % self.settings.save_every == 0 or step == self.cell.training.budget.steps
 
     def _due(self, step: int, stop: bool) -> bool:
         """Tell whether to look after this step; processes must agree, so one alone cannot stop."""
-        if step % LOOK == 0 or step in self.plan.experiment.budget.milestones:
+        if step % LOOK == 0 or step in self.cell.milestones:
             return True
         return self._saves(step) or (stop and self.share is None)
 
@@ -205,9 +208,12 @@ class Session:
     def _keep(self, step: int, stopping: bool) -> None:
         """Measure at a milestone, save when it is time, and stop when asked to."""
         first = self.accelerator.is_main_process
-        if first and step in self.plan.experiment.budget.milestones:
-            found = self._asked(step)
-            values = {name: asdict(each) for name, each in found.measurements.items()}
+        if first and step in self.cell.milestones:
+            found = self._measured(step)
+            values = {
+                name: [each.value, each.low, each.high, each.n]
+                for name, each in found.measurements.items()
+            }
             self.metrics.append([{"step": step, "measurements": values}])
         if first and (stopping or self._saves(step)):
             self._save(step)
@@ -223,6 +229,7 @@ class Session:
             **self.plan.facts,
             "step": step,
             "stream": self.stream.state(),
+            "metrics": self.metrics.state,
             "first_loss": self.first_loss,
             "seconds": self._elapsed(),
         }
@@ -232,7 +239,7 @@ class Session:
     def _give_up(self, step: int, what: str) -> None:
         last = checkpoints(self.folder)[:1]
         good = f"the last good checkpoint is {last[0]}" if last else "there is no checkpoint yet"
-        rate = self.plan.experiment.budget.learning_rate / 3
+        rate = self.cell.training.budget.learning_rate / 3
         says = f"{self.folder}: {what} at step {step}; {good}"
         raise Diverged(f"{says}; try --learning-rate {rate:.2g}")
 
@@ -245,40 +252,30 @@ class Session:
         passed = time.perf_counter() - self.started
         return self.seconds + (passed / self.at_once if self.at_once else 0.0)
 
-    def _asked(self, step: int) -> Findings:
-        device = self.accelerator.device
-        trained = Trained(self.plan.experiment, self.averaged, device, plain=self.plain)
-        found = measured(trained, self.plan.seed)
+    def _measured(self, step: int) -> Findings:
+        device, seed = self.accelerator.device, self.plan.seed
+        model = Model(self.cell, self.averaged, device, seed, plain=self.plain)
+        found = model.found(self.cell.measures)
         for name, images in found.images.items():
             (self.folder / "samples").mkdir(exist_ok=True)
             sheet = contact_sheet(images, _COLUMNS)
             write_bytes(self.folder / "samples" / f"{name}-{step}.png", png(sheet))
         return found
 
-    def finish(self) -> Record:
-        """Measure the trained model and write the record, unless that is done."""
+    def finish(self) -> Kept:
+        """Measure the trained model and write the results, unless that is done."""
         self.keep_time(1)
-        experiment, path = self.plan.experiment, self.folder / "record.json"
-        # Questions may have changed since; then the trained model is asked again.
-        if path.exists() and (done := Record.load(path)).experiment == spelled(experiment):
+        if (done := kept(self.plan, self.folder)) is not None:
             return done
-        found = self._asked(experiment.budget.steps)
+        found = self._measured(self.cell.training.budget.steps)
         curves = {**self.metrics.curves(), **found.curves}
-        found = joined([found, experiment.looked_back(curves)])
-        record = Record(
-            question=experiment.question,
-            command=self.plan.command,
-            experiment=spelled(experiment),
-            seed=self.plan.seed,
-            device=device_name(self.accelerator.device),
-            seconds=self._elapsed(),
-            measurements=found.measurements,
-            # Tiny runs measure too little for some numbers.
-            headline=tuple(name for name in experiment.headline if name in found.measurements),
-            curves={**curves, **found.curves},
-        )
-        record.save(path)
-        return record
+        sums = [
+            measure.over_training(curves)
+            for measure in self.cell.measures
+            if isinstance(measure, OverTraining)
+        ]
+        found = joined([found, Findings({}, curves=curves), *map(Findings, sums)])
+        return keep(self.plan, self.folder, found, self.accelerator.device, self._elapsed())
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -286,17 +283,3 @@ def _facts(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-
-
-def _generator(seed: int, purpose: int, device: torch.device) -> torch.Generator:
-    """Return a generator of its own for each purpose."""
-    key = bits(seed, torch.tensor([purpose]), torch.tensor(0))
-    return torch.Generator(device).manual_seed(int(key) & (2**63 - 1))
-
-
-def untrained(plan: Plan, device: torch.device) -> nn.Module:
-    """Return the denoiser of a seed: drawn on the CPU, so it is the same on every device."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(plan.seed)
-        denoiser = plan.experiment.denoiser()
-    return denoiser.to(device)

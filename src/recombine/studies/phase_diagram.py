@@ -1,7 +1,7 @@
 """Where does Swing-by live: for which means, starts, dimensions and depths does the error rise?
 
-    recombine run swing_by_phase_diagram            # 35 minutes on two busy cores with --seeds 30
-    recombine run swing_by_phase_diagram --seeds 200 --dimensions 2,4
+    recombine run phase_diagram                               # 35 minutes on two busy cores
+    recombine run phase_diagram --starts 200 --dimensions 2,4
 
 Deep linear networks without ties, by gradient flow from balanced layers. A start is W = U U^T,
 the rows of U normal with a given correlation and equal length on average, so that every depth
@@ -9,30 +9,28 @@ starts from the same map. The paper shows single points of this diagram.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.experiment import Findings, Watched
-from recombine.experiments.swing_by import share
 from recombine.linear import analysis, deep, symmetric
 from recombine.linear.sim import Sim
-from recombine.measurement import Measurement
+from recombine.measure.subject import Findings
+from recombine.measurement import Measurement, Number
+from recombine.studies.swing_by import share
+from recombine.study import Watched, study
 
 LOOKS = 300
-CELL = ("ratio", "correlation", "dimensions", "depth", "bump_share", "low", "high", "bump_median")
-"""What a cell of the diagram holds, in this order."""
 
 
 @dataclass(frozen=True)
 class PhaseDiagram:
-    """The share of starts whose error at the test point rises by 1 % of its first value."""
+    """Measure the share of starts whose error at the test point rises by 1 % of its first value."""
 
-    question: str
     ratios: tuple[float, ...] = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
     """Mean of the strong concept over that of the weak one, which is 1."""
     correlations: tuple[float, ...] = (0.0, 0.3, 0.6, 0.8, 0.9, 0.97)
@@ -41,8 +39,8 @@ class PhaseDiagram:
     """Dimensions of the data, and width of every layer."""
     depths: tuple[int, ...] = (1, 2, 3, 4)
     """Numbers of layers."""
-    seeds: int = 100
-    """Random starts of every cell."""
+    starts: int = 30
+    """Random starts for every combination of these."""
     sigma: float = 0.05
     """Standard deviation of the clusters."""
     size: float = 0.3
@@ -50,11 +48,9 @@ class PhaseDiagram:
     time: float = 40.0
     """How long to follow."""
 
-    headline: ClassVar[tuple[str, ...]] = ("bump_share", "bump_share_most")
-
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise ValueError(f"a share needs a seed or more; got {self.seeds}")
+        if self.starts < 1:
+            raise ValueError(f"a share needs a start or more; got {self.starts}")
         if not all((self.ratios, self.correlations, self.dimensions, self.depths)):
             raise ValueError("a diagram needs a ratio, a correlation, a dimension and a depth")
         if any(not 0 <= each < 1 for each in self.correlations):
@@ -66,28 +62,26 @@ class PhaseDiagram:
             )
 
     def __call__(self, generator: torch.Generator, watch: Watched) -> Findings:
-        """Follow every start of every cell."""
-        cells: list[list[float]] = []
-        risen: dict[tuple[int, int], list[Tensor]] = {}
+        """Follow every start, one number of dimensions and layers after the other."""
         slabs = list(product(self.dimensions, self.depths))
+        bumps = []
         for done, (dimensions, depth) in enumerate(slabs, start=1):
-            bumps = self.bumps(dimensions, depth, generator)
-            risen[dimensions, depth] = list((bumps > 0.01).flatten(0, 1))
-            for at, (ratio, correlation) in enumerate(product(self.ratios, self.correlations)):
-                rise = bumps.flatten(0, 1)[at]
-                cell = [ratio, correlation, float(dimensions), float(depth)]
-                cells.append([*cell, *_numbers(share(rise > 0.01)), float(rise.median())])
+            bumps.append(self.bumps(dimensions, depth, generator))
             watch(done, len(slabs))
-        return Findings(self.measured(risen, cells), {"cells": cells})
+        shape = (len(self.dimensions), len(self.depths), *bumps[0].shape)
+        every = torch.stack(bumps).view(shape)
+        return Findings(self.measured(every > 0.01), dict(self.curves(every)))
 
     def tiny(self) -> "PhaseDiagram":
-        """Return four cells of four starts."""
+        """Return four points of the diagram with four starts."""
         few = replace(self, ratios=(1.0, 3.0), correlations=(0.0, 0.9), dimensions=(2,))
-        return replace(few, depths=(2,), seeds=4, time=8.0)
+        return replace(few, depths=(2,), starts=4, time=8.0)
 
-    def starts(self, dimensions: int, generator: torch.Generator) -> Float[Tensor, "r s row row"]:
-        """Draw W of every correlation and seed."""
-        shape = (len(self.correlations), self.seeds, dimensions, dimensions)
+    def drawn(
+        self, dimensions: int, generator: torch.Generator
+    ) -> Float[Tensor, "correlation start row row"]:
+        """Draw W of every correlation and start."""
+        shape = (len(self.correlations), self.starts, dimensions, dimensions)
         device = generator.device
         own = torch.randn(shape, generator=generator, device=device, dtype=torch.float64)
         common = torch.randn(
@@ -99,10 +93,10 @@ class PhaseDiagram:
 
     def bumps(
         self, dimensions: int, depth: int, generator: torch.Generator
-    ) -> Float[Tensor, "ratio correlation seed"]:
+    ) -> Float[Tensor, "ratio correlation start"]:
         """Return the bump of every start, over its first loss."""
         tasks = [Sim((1.0, ratio), (self.sigma,) * 2, dimensions) for ratio in self.ratios]
-        layers = deep.balanced(self.starts(dimensions, generator), depth)
+        layers = deep.balanced(self.drawn(dimensions, generator), depth)
         rates = torch.stack([task.rates for task in tasks])[:, None, None].to(layers)
         target = torch.stack([task.target for task in tasks])[:, None, None].to(layers)
         times = self.time * torch.linspace(0, 1, LOOKS).double() ** 1.5
@@ -116,32 +110,49 @@ class PhaseDiagram:
         return analysis.bump(loss) / loss[0]
 
     def measured(
-        self, risen: dict[tuple[int, int], list[Tensor]], cells: list[list[float]]
+        self, risen: Bool[Tensor, "dimension depth ratio correlation start"]
     ) -> dict[str, Measurement]:
-        """Return the share of all starts, of each slab, and of the cell that has most."""
-        joined = {slab: torch.cat(each) for slab, each in risen.items()}
-        *_, value, low, high, _ = max(cells, key=lambda cell: cell[4])
+        """Return the share of all starts, of every value of an axis, and of the fullest point."""
+        most = int(risen.sum(dim=-1).max())
         found = {
-            "bump_share": share(torch.cat(list(joined.values()))),
-            "bump_share_most": Measurement(value, low, high, n=self.seeds),
+            "bump_share": share(risen.flatten()),
+            "bump_share_most": Measurement.rate(most, self.starts),
         }
-        for depth in self.depths:
-            of = [each for slab, each in joined.items() if slab[1] == depth]
-            found[f"bump_share@depth{depth}"] = share(torch.cat(of))
-        for dimensions in self.dimensions:
-            of = [each for slab, each in joined.items() if slab[0] == dimensions]
-            found[f"bump_share@dimensions{dimensions}"] = share(torch.cat(of))
-        for name, values, at in (("ratio", self.ratios, 0), ("correlation", self.correlations, 1)):
-            for value in values:
-                of_value = [cell[4] for cell in cells if cell[at] == value]
-                n = self.seeds * len(of_value)
-                successes = round(sum(of_value) * self.seeds)
-                found[f"bump_share@{name}{value:g}"] = Measurement.rate(successes, n)
+        axes = {
+            "dimensions": self.dimensions,
+            "depth": self.depths,
+            "ratio": self.ratios,
+            "correlation": self.correlations,
+        }
+        for dim, (name, values) in enumerate(axes.items()):
+            for value, part in zip(values, risen.unbind(dim), strict=True):
+                found[f"bump_share@{name}{value:g}"] = share(part.flatten())
         return found
 
+    def curves(
+        self, bumps: Float[Tensor, "dimension depth ratio correlation start"]
+    ) -> Iterator[tuple[str, list[list[Number]]]]:
+        """Return share and median of the bumps over the ratio, a curve for all that else varies."""
+        for i, j, k in product(*map(range, (*bumps.shape[:2], bumps.shape[3]))):
+            name = line(self.dimensions[i], self.depths[j], self.correlations[k])
+            rows = list(zip(self.ratios, bumps[i, j, :, k], strict=True))
+            shares = ((ratio, share(rise > 0.01)) for ratio, rise in rows)
+            yield (
+                f"bump_share@{name}",
+                [[ratio, each.value, each.low or 0.0, each.high or 0.0] for ratio, each in shares],
+            )
+            yield f"bump_median@{name}", [[ratio, float(rise.median())] for ratio, rise in rows]
 
-def _numbers(measured: Measurement) -> list[float]:
-    return [float(each or 0.0) for each in (measured.value, measured.low, measured.high)]
+
+def line(dimensions: int, depth: int, correlation: float) -> str:
+    """Return what a curve over the ratio is called."""
+    return f"dimensions{dimensions}-depth{depth}-correlation{correlation:g}"
 
 
-base = PhaseDiagram("Where does Swing-by live?")
+STUDY = study(
+    "Where does Swing-by live?",
+    PhaseDiagram(),
+    {},
+    headline=("bump_share", "bump_share_most"),
+    cost="35 minutes on two cores",
+)
