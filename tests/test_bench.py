@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from recombine.report.record import Record
 
 from recombine.__main__ import main
 from recombine.bench import linear, locality, render, timing, train
 from recombine.measurement import Measurement
 from recombine.models.entry import Vector
 from recombine.models.unet import UNet
-from recombine.report.record import Record
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.scene_file import write
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from recombine.report.record import Record
 
 from recombine import __main__ as command_line
 from recombine.measurement import Measurement
-from recombine.report.record import Record
 
 
 @pytest.fixture(autouse=True)

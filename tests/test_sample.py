@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image, ImageChops
+from recombine.experiment import Trained
 
 from recombine import __main__ as command_line
 from recombine import zoo
 from recombine.commands import sample
 from recombine.commands.console import drawing
-from recombine.experiment import Trained
 from recombine.measurement import Measurement, student_t
 from recombine.report.picture import dotted
 from small_zoo import SIZE, bright_pixels, painted, shipped, use

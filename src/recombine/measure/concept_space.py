@@ -27,8 +27,7 @@ from recombine.measure.subject import Curve, Findings, Subject, inapplicable
 from recombine.measure.trajectory import learned_at, rise, slow_down, speed
 from recombine.measurement import Measurement, Number
 from recombine.scene import compositions
-from recombine.split import CIRCLES
-from recombine.worlds.circles import Circles
+from recombine.worlds.circles import CIRCLES, Circles
 
 DETOUR = 0.05
 """A rise of the error by less is none."""

@@ -9,11 +9,10 @@ from dataclasses import replace
 from recombine.measure.circles import CircleError
 from recombine.models.entry import Vector
 from recombine.models.unet import UNet
-from recombine.split import CIRCLES
 from recombine.study import Axis, Cell, Level, study
 from recombine.train import cosine
 from recombine.training import Budget, Training
-from recombine.worlds.circles import Circles
+from recombine.worlds.circles import CIRCLES, Circles
 
 _TRAINING = Training(
     world=Circles(),

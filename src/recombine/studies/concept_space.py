@@ -18,7 +18,7 @@ from math import sqrt
 
 import torch
 
-from recombine.condition import Conditioner, Quiet, everything
+from recombine.condition import Conditioner, ScaledValues, all_objects
 from recombine.linear.sim import Sim
 from recombine.linear.symmetric import jacobian, trajectories
 from recombine.measure.concept_space import ConceptSpace, signals
@@ -27,10 +27,9 @@ from recombine.models.entry import Vector
 from recombine.models.unet import UNet
 from recombine.objectives.diffusion import Diffusion
 from recombine.sample.heun import Sampler
-from recombine.split import CIRCLES
 from recombine.study import Axis, Cell, Level, study
 from recombine.training import Budget, Training
-from recombine.worlds.circles import Circles
+from recombine.worlds.circles import CIRCLES, Circles
 
 SEPARATIONS = (0.137, 0.247, 0.358, 0.468, 0.579, 0.689)
 
@@ -79,7 +78,7 @@ _TRAINING = Training(
         channels=3, size=32, entry=Vector(4), width=48, multipliers=(1, 2), attention=(8,), patch=2
     ),
     budget=Budget(steps=10_000, batch=128, learning_rate=5e-4, warm_up=100, ema=0.98),
-    conditioner=Conditioner(everything, Quiet(loudness=0.2)),
+    conditioner=Conditioner(all_objects, ScaledValues(scale=0.2)),
     objective=Diffusion(),
 )
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recombine.condition import Conditioner, nothing
+from recombine.condition import Conditioner, no_object
 from recombine.denoiser import LinearBeta
 from recombine.draw import uniform, whole
 from recombine.measure.exact import ExactError
@@ -81,9 +81,9 @@ class RedGreen:
 
 _TRAINING = Training(
     world=Clouds(),
-    network=MLP(pixels=2, told=4, width=128, layers=3),
+    network=MLP(pixels=2, condition_width=4, width=128, layers=3),
     budget=Budget(steps=6_000, batch=256, learning_rate=3e-3, warm_up=200, decay=cosine, ema=0.995),
-    conditioner=Conditioner(tell=nothing),
+    conditioner=Conditioner(select=no_object),
     objective=Diffusion(log_sigma_mean=-1.0, log_sigma_std=1.2, sigma_data=0.5),
     view=RedGreen(),
 )
