@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
+from recombine.experiments.detector import truth_of
 from torch import Tensor
 
 from recombine import zoo
-from recombine.experiments.detector import truth_of
 from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement

@@ -7,12 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
-
-from recombine import run
-from recombine.__main__ import main
-from recombine.commands.run import seeded
-from recombine.condition import Grid, List
 from recombine.experiment import Trained
 from recombine.experiments import length_generalization, variants
 from recombine.experiments.locality import (
@@ -27,6 +21,13 @@ from recombine.experiments.locality import (
     noisy,
     packed,
 )
+from recombine.report.record import Record
+from torch import Tensor
+
+from recombine import run
+from recombine.__main__ import main
+from recombine.commands.run import seeded
+from recombine.condition import Grid, List
 from recombine.figures.locality import PAIR, draw
 from recombine.measure.locality import RADIUS
 from recombine.measurement import Measurement
@@ -34,7 +35,6 @@ from recombine.models.unet import UNet
 from recombine.render.camera import places
 from recombine.report import correlation
 from recombine.report.correlation import rank_correlation
-from recombine.report.record import Record
 from recombine.report.table import checkpoints
 
 CPU = torch.device("cpu")

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-
 from recombine.experiments import probe
+
 from recombine.measurement import Measurement
 from recombine.models.probe import Probe, ProbeReader, likeliest_concepts
 from recombine.objectives.classification import Classification, concepts

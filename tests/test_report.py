@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from recombine.report.record import Record
 from scipy import stats
 
 from recombine.__main__ import main
@@ -20,7 +21,6 @@ from recombine.measurement import Measurement, averaged, exact_binomial, student
 from recombine.report import files, origin
 from recombine.report.page import Picture, Section, Table, page
 from recombine.report.picture import contact_sheet, data_uri, pictures, pixels, png
-from recombine.report.record import Record
 from recombine.report.table import (
     comparisons,
     duration,

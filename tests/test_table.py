@@ -3,9 +3,9 @@
 from pathlib import PurePath
 
 import pytest
+from recombine.report.record import Record
 
 from recombine.measurement import Measurement
-from recombine.report.record import Record
 from recombine.report.table import checkpoints, correlation, pasted, variant
 
 HERE = PurePath(".")

@@ -21,7 +21,7 @@ _CHAPTERS = {
     "results.query": ("records",),
     "run.model": ("Model", "load"),
 }
-__all__ = [name for names in _CHAPTERS.values() for name in names]  # noqa: PLE0604
+__all__ = [name for names in _CHAPTERS.values() for name in names]
 
 if TYPE_CHECKING:
     from recombine.data import Batch, Stream

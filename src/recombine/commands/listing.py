@@ -43,9 +43,7 @@ def run(options: ListOptions) -> None:
         names = list(known.studies)
         if options.study not in names:
             meant = nearest(options.study, names)
-            raise ValueError(
-                f"study {options.study!r} is not one of {', '.join(names)}{meant}"
-            )
+            raise ValueError(f"study {options.study!r} is not one of {', '.join(names)}{meant}")
         show_study(options.study, known.studies[options.study], options)
     elif options.json:
         print_json(asdict(known))
@@ -60,7 +58,9 @@ def show_all(known: Index) -> None:
         table.add_row(name, f"{world.size} px", factors_in_words(world, "\n"))
     Console().print(table)
     head = ("study", "question", "axes", "cells", "cost")
-    table = Table(*head, title="Studies (recombine list STUDY shows the cells)", title_justify="left")
+    table = Table(
+        *head, title="Studies (recombine list STUDY shows the cells)", title_justify="left"
+    )
     for name, each in known.studies.items():
         table.add_row(name, each.question, ", ".join(each.axes), str(len(each.cells)), each.cost)
     Console().print(table)
@@ -92,7 +92,10 @@ def show_study(name: str, study: ListedStudy, options: ListOptions) -> None:
 
 def seeds_run(out: Path, name: str, key: str) -> list[int]:
     """Return the seeds of which a cell has results; cells that share a training lie below it."""
-    found = [*out.glob(f"{name}/{key}/seed*/{RESULTS}"), *out.glob(f"{name}/*/seed*/{key}/{RESULTS}")]
+    found = [
+        *out.glob(f"{name}/{key}/seed*/{RESULTS}"),
+        *out.glob(f"{name}/*/seed*/{key}/{RESULTS}"),
+    ]
     folders = [next(part for part in path.parts[::-1] if part.startswith("seed")) for path in found]
     return sorted(int(folder.removeprefix("seed")) for folder in folders)
 

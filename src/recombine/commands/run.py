@@ -34,9 +34,7 @@ class RunOptions:
     Example: recombine run toy --seeds 0-2 --tiny
     """
 
-    names: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="STUDY[:CELL]")
-    ]
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="STUDY[:CELL]")]
     """What to run (see recombine list)."""
     tiny: bool = False
     """Shrink to seconds: does it run at all?"""

@@ -29,7 +29,7 @@ from recombine.reader import Found
 from recombine.report.files import write_bytes
 from recombine.report.picture import Place, Ring, enlarged, pictures, png, tiled
 from recombine.report.table import quoted
-from recombine.sample.heun import Drawn
+from recombine.sample.heun import Progress
 from recombine.worlds.clevr import Clevr
 
 NUMBER = r"-?\d*\.?\d+(?:e-?\d+)?"
@@ -122,7 +122,7 @@ def check(options: SampleOptions) -> None:
         raise ValueError(f"{options.out.parent} is no folder; expected one to write --out into")
 
 
-def loaded_model(path: Path, options: SampleOptions, watch: Drawn) -> Trained:
+def loaded_model(path: Path, options: SampleOptions, watch: Progress) -> Trained:
     """Load the model of a checkpoint, to sample in so many steps."""
     plan = plan_of(path)
     plan = replace(plan, experiment=with_steps(plan.experiment, options.steps))
