@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from recombine import zoo
-from recombine.experiments.detector import truth_of
+from recombine.measure.detection import truth_of
 from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader

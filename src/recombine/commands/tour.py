@@ -11,7 +11,7 @@ from torch import Tensor
 
 from recombine.condition import EncodesPlaces
 from recombine.experiment import Experiment, Trained
-from recombine.experiments.length_generalization import requested
+from recombine.measure.requests import requested
 from recombine.measure.length import Outcome, Request, outcome
 from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement
