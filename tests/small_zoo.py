@@ -85,14 +85,12 @@ LEVELS = {
     "grid_all": Level("All objects in a grid."),
     "grid_one": Level("One.", with_training(conditioner=Conditioner(one_object, Grid()))),
     "grid_one_local": Level(
-        "Slower.",
-        with_training(budget=replace(SMALL.training.budget, learning_rate=0.05)),
+        "Slower.", with_training(budget=replace(SMALL.training.budget, learning_rate=0.05))
     ),
     "list_all": Level(
         "A list.",
         with_training(
-            network=replace(NETWORK, entry=Vector(36)),
-            conditioner=Conditioner(all_objects, List()),
+            network=replace(NETWORK, entry=Vector(36)), conditioner=Conditioner(all_objects, List())
         ),
     ),
     "circles": Level(

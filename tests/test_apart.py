@@ -5,16 +5,16 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from recombine.experiments import jepa, jitter, objective, points, still
+from recombine.session import untrained
 from torch import Tensor, nn
 
 from recombine.commands.run import seeded
-from recombine.experiments import jepa, jitter, objective, points, still
-from recombine.models.heads import Apart, Codes, Head, Near, PointOutlet
+from recombine.models.heads import Apart, DistanceHead, DistanceOutlet, Head, LogitHead
 from recombine.models.masked import Masked, MaskedModule
 from recombine.objectives.jepa import Jepa, WithJepa
-from recombine.objectives.masked import Asked, MaskedCrossEntropy, MaskedPoint
+from recombine.objectives.masked import Corruption, MaskedCrossEntropy, MaskedSquaredError
 from recombine.sample.unmask import UnmaskingGenerator
-from recombine.session import untrained
 
 SIDE = 3
 
@@ -27,14 +27,14 @@ class Line:
         return torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [6.0, 0.0]])
 
 
-SQUARES = MaskedPoint(book=Line())
+SQUARES = MaskedSquaredError(book=Line())
 
 
 def network(head: Head) -> MaskedModule:
     """A small network with nothing at zero."""
     torch.manual_seed(0)
     made = Masked(
-        side=SIDE, factors=2, features=1, head=head, width=16, layers=2, heads=2, steered=True
+        side=SIDE, factors=2, features=1, head=head, width=16, layers=2, heads=2, adaln=True
     ).build()
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.3)
@@ -58,52 +58,52 @@ def gradients(made: nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 def test_the_loss_is_the_squared_error_of_points_and_the_surprise_of_codes(rng: torch.Generator):
     """The twin, token by token; what is seen does not count."""
-    made = network(Apart(Near(Line())))
+    made = network(Apart(DistanceHead(Line())))
     ids, hidden, told = batch(rng)
     predicted = made(ids, hidden, told)
-    assert predicted.points is not None
+    assert predicted.vectors is not None
     assert isinstance(predicted.output, Tensor)
     total = 0.0
     for image, row, column in hidden.nonzero().tolist():
         true = ids[image, row, column]
-        point = predicted.points[image, row, column]
+        point = predicted.vectors[image, row, column]
         total += (point - Line().vectors()[true]).square().sum().item()
         total -= predicted.output[image, row, column].log_softmax(-1)[true].item()
-    loss = SQUARES.of(predicted, ids, Asked(hidden)).item()
+    loss = SQUARES.of(predicted, ids, Corruption(hidden)).item()
     assert loss == pytest.approx(total / hidden.sum().item(), rel=1e-5)
 
 
 def test_codes_are_scored_by_the_points_that_are_told(rng: torch.Generator):
     """The nearer, the likelier: all points that an answer names are those of its logits."""
     ids, hidden, told = batch(rng)
-    for head in (Near(Line()), Apart(Near(Line()))):
+    for head in (DistanceHead(Line()), Apart(DistanceHead(Line()))):
         predicted = network(head)(ids, hidden, told)
-        assert predicted.points is not None
-        nearest = torch.cdist(predicted.points, Line().vectors()).argmin(-1)
+        assert predicted.vectors is not None
+        nearest = torch.cdist(predicted.vectors, Line().vectors()).argmin(-1)
         assert torch.equal(predicted.output.argmax(-1), nearest)
-    assert network(Codes(4))(ids, hidden, told).points is None
+    assert network(LogitHead(4))(ids, hidden, told).points is None
 
 
 def test_likelihood_teaches_the_width_alone(rng: torch.Generator):
     ids, hidden, told = batch(rng)
     for head, taught in (
-        (Apart(Near(Line())), {"outlet.scale.weight", "outlet.scale.bias"}),
-        (Near(Line()), None),
+        (Apart(DistanceHead(Line())), {"outlet.scale.weight", "outlet.scale.bias"}),
+        (DistanceHead(Line()), None),
     ):
         made = network(head)
         predicted = made(ids, hidden, told)
-        reached = gradients(made, MaskedCrossEntropy().of(predicted, ids, Asked(hidden)))
+        reached = gradients(made, MaskedCrossEntropy().of(predicted, ids, Corruption(hidden)))
         expected = {name for name, _ in made.named_parameters()} if taught is None else taught
         assert set(reached) == expected
 
 
 def test_all_but_the_width_learns_by_squared_error_alone(rng: torch.Generator):
     ids, hidden, told = batch(rng)
-    made = network(Apart(Near(Line())))
+    made = network(Apart(DistanceHead(Line())))
     predicted = made(ids, hidden, told)
-    whole = gradients(made, SQUARES.of(predicted, ids, Asked(hidden)))
-    assert predicted.points is not None
-    error = (predicted.points - Line().vectors()[ids])[hidden].square().sum(-1).mean()
+    whole = gradients(made, SQUARES.of(predicted, ids, Corruption(hidden)))
+    assert predicted.vectors is not None
+    error = (predicted.vectors - Line().vectors()[ids])[hidden].square().sum(-1).mean()
     squared = gradients(made, error)
     assert set(whole) - set(squared) == {"outlet.scale.weight", "outlet.scale.bias"}
     for name, value in squared.items():
@@ -112,7 +112,7 @@ def test_all_but_the_width_learns_by_squared_error_alone(rng: torch.Generator):
 
 def test_points_learn_the_mean_of_codes_and_widths_what_is_likeliest_around_it():
     """Half the codes are 0, half 2: squared error says 1, where one code in four lies."""
-    made = PointOutlet(Near(Line()), 2, apart=True)
+    made = DistanceOutlet(DistanceHead(Line()), 2, apart=True)
     optimizer = torch.optim.Adam(made.parameters(), 0.02)
     x = torch.ones(100, 2)
     ids = torch.tensor([0, 0, 2, 2] * 25)
@@ -144,13 +144,13 @@ def test_the_two_losses_start_from_the_same_weights_and_differ_in_nothing_else()
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
     for ours, theirs in (
-        (points.squared, points.steered),
+        (points.squared, points.adaln),
         (points.squared_small, points.steered_small),
     ):
         assert isinstance(ours.network, Masked)
         assert isinstance(theirs.network, Masked)
         assert ours.network.head == Apart(theirs.network.head)  # type: ignore[arg-type]
-        assert ours.objective == MaskedPoint(book=ours.view)  # type: ignore[arg-type]
+        assert ours.objective == MaskedSquaredError(book=ours.view)  # type: ignore[arg-type]
         assert (ours.world, ours.view, ours.sampler) == (theirs.world, theirs.view, theirs.sampler)
     assert points.squared.world == still.steered_seen.world
     assert points.squared_small.budget == jitter.steered_still_seen_small.budget
@@ -164,7 +164,7 @@ def test_the_two_losses_start_from_the_same_weights_and_differ_in_nothing_else()
 
 
 def test_it_draws_codes_of_its_book():
-    made = network(Apart(Near(Line())))
+    made = network(Apart(DistanceHead(Line())))
     drawn = UnmaskingGenerator(made, made.of.shape).seeded(torch.ones(4, 2, 2), torch.arange(4))
     assert drawn.dtype == torch.long
     assert set(drawn.flatten().tolist()) <= set(range(4))
@@ -173,4 +173,4 @@ def test_it_draws_codes_of_its_book():
 def test_names_have_no_points(rng: torch.Generator):
     ids, hidden, told = batch(rng)
     with pytest.raises(ValueError, match=r"a head of points, such as Apart\(Near\(book\)\)"):
-        SQUARES.of(network(Codes(4))(ids, hidden, told), ids, Asked(hidden))
+        SQUARES.of(network(LogitHead(4))(ids, hidden, told), ids, Corruption(hidden))

@@ -6,8 +6,7 @@ import torch
 from PIL import Image
 
 from dataset_files import FACES, grey, named, write_celeba
-from recombine.split import CELEBA
-from recombine.worlds.files.celeba import SEEN, CelebA
+from recombine.worlds.files.celeba import CELEBA, SEEN, CelebA
 
 
 @pytest.fixture

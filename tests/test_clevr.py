@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from recombine.render import kernel, raycast
-from recombine.render.camera import directions, look_at
+from recombine.render.camera import directions, look_at, places
 from recombine.scene import Scenes
 from recombine.worlds import clevr
-from recombine.worlds.clevr import Clevr, places, stage
+from recombine.worlds.clevr import Clevr, stage
 
 SCENES = Clevr(objects=(2, 8), jitter=True).scenes(torch.arange(24), seed=11)
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from recombine.experiment import Trained
+from recombine.report.record import Record
 
 from recombine import __main__ as command_line
 from recombine import zoo
 from recombine.commands import demo, tour
 from recombine.condition import Conditioner, Grid
-from recombine.experiment import Trained
 from recombine.measurement import Measurement
+from recombine.render.camera import places
 from recombine.report.page import Group, Picture, Section, page
-from recombine.report.record import Record
 from recombine.worlds.circles import Circles
-from recombine.worlds.clevr import places
 from small_zoo import SMALL, bright_pixels, painted, shipped, use
 
 CPU = torch.device("cpu")

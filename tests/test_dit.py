@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from recombine.models.blocks import Attention, Hearing, Transformer, attended, head_width
+from recombine.models.blocks import Attention, CrossAttention, Transformer, attended, head_width
 from recombine.models.dit import STUDY_DIT, DiT
 from recombine.models.entry import Vector
 
@@ -82,8 +82,8 @@ def test_closed_gates_make_a_block_the_identity(rng: torch.Generator):
 
 
 def test_what_is_told_is_added_between_looking_and_thinking(rng: torch.Generator):
-    block = perturbed(Transformer(6, 2, told=3))
-    assert isinstance(block.hearing, Hearing)
+    block = perturbed(Transformer(6, 2, context=3))
+    assert isinstance(block.hearing, CrossAttention)
     x, told = torch.randn(1, 4, 6, generator=rng), torch.randn(1, 2, 3, generator=rng)
     present = torch.ones(1, 2, dtype=torch.bool)
     hidden = x + block.attention(unit(x))

@@ -5,11 +5,18 @@ from dataclasses import replace
 import pytest
 import torch
 
-from recombine.condition import Actual, Conditioner, Forgetful, Labels, everything, nothing
+from recombine.condition import (
+    Conditioner,
+    FactorDropout,
+    FactorValues,
+    Labels,
+    all_objects,
+    no_object,
+)
 from recombine.scene import Scenes
 from recombine.worlds.shapes2d import COLOURS, SIZES, Shapes2D
 
-LABELS, ACTUAL = Labels((2, 2, 2)), Actual()
+LABELS, ACTUAL = Labels((2, 2, 2)), FactorValues()
 
 
 @pytest.fixture
@@ -48,14 +55,14 @@ def test_actual_values_are_those_of_the_picture(scenes: Scenes):
 
 @pytest.mark.parametrize("encode", [LABELS, ACTUAL])
 def test_what_is_absent_is_not_told(encode: Labels, scenes: Scenes):
-    assert not Conditioner(nothing, encode)(scenes, torch.Generator()).any()
+    assert not Conditioner(no_object, encode)(scenes, torch.Generator()).any()
 
 
 @pytest.mark.parametrize("encode", [LABELS, ACTUAL])
 def test_each_factor_is_dropped_by_itself_a_tenth_of_the_time(encode: Labels):
     scenes = Shapes2D().scenes(torch.arange(20_000), seed=0)
     told = encode(scenes)
-    kept = Forgetful(everything, encode)(scenes, torch.Generator().manual_seed(0))
+    kept = FactorDropout(all_objects, encode)(scenes, torch.Generator().manual_seed(0))
     dropped = kept[..., -1] == 0
     assert torch.equal(kept[~dropped], told[~dropped])
     assert not kept[dropped].any()
@@ -69,9 +76,9 @@ def test_each_factor_is_dropped_by_itself_a_tenth_of_the_time(encode: Labels):
 def test_nothing_is_dropped_from_what_is_asked_for_but_by_mistake(scenes: Scenes):
     generator = torch.Generator().manual_seed(0)
     told = LABELS(scenes)
-    assert Conditioner(everything, LABELS).asked(told, generator) is told
-    assert Forgetful(everything, LABELS).asked(told, generator) is told
-    wrong = Forgetful(everything, LABELS, when_sampling=True).asked(told, generator)
+    assert Conditioner(all_objects, LABELS).asked(told, generator) is told
+    assert FactorDropout(all_objects, LABELS).asked(told, generator) is told
+    wrong = FactorDropout(all_objects, LABELS, when_sampling=True).asked(told, generator)
     assert 0 < (wrong[..., -1] == 0).float().mean() < 0.2
 
 
@@ -79,7 +86,7 @@ def test_the_mistake_of_writing_zero_says_something_wrong_to_the_whole_batch(sce
     generator = torch.Generator().manual_seed(0)
     for encode in (LABELS, ACTUAL):
         told, all_or_none = encode(scenes), 0
-        wrong = Forgetful(everything, encode, share=0.5, as_zero=True)
+        wrong = FactorDropout(all_objects, encode, share=0.5, as_zero=True)
         for _ in range(20):
             kept = wrong(scenes, generator)
             assert (kept[..., -1] == 1).all()
@@ -96,7 +103,7 @@ def test_the_mistake_of_writing_zero_says_something_wrong_to_the_whole_batch(sce
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_that_cannot_be_is_refused(share: float):
     with pytest.raises(ValueError, match="dropped factors lies in"):
-        Forgetful(share=share)
+        FactorDropout(share=share)
 
 
 def test_labels_of_other_worlds_are_refused(scenes: Scenes):

@@ -4,24 +4,24 @@ from math import log, pi
 
 import pytest
 import torch
+from recombine.experiments import jitter, points, still
+from recombine.session import untrained
 from torch import Tensor, nn
 
 from recombine.commands.run import seeded
-from recombine.experiments import jitter, points, still
-from recombine.models.heads import Codes, Gaussian, GaussianOutlet, Mixed, Mixture
+from recombine.models.heads import Gaussian, GaussianMixture, GaussianOutlet, LogitHead, MixtureHead
 from recombine.models.masked import Masked, MaskedModule, Predicted
-from recombine.objectives.masked import Asked, MaskedMean, MaskedMixture
+from recombine.objectives.masked import Corruption, MaskedMean, MaskedMixture
 from recombine.sample.unmask import Unmask, UnmaskingGenerator
-from recombine.session import untrained
 
 SIDE, LATENT = 3, 2
 
 
-def network(head: Gaussian | Mixture | Codes) -> MaskedModule:
+def network(head: Gaussian | MixtureHead | LogitHead) -> MaskedModule:
     """A small network with nothing at zero."""
     torch.manual_seed(0)
     made = Masked(
-        side=SIDE, factors=2, features=1, head=head, width=16, layers=2, heads=2, steered=True
+        side=SIDE, factors=2, features=1, head=head, width=16, layers=2, heads=2, adaln=True
     ).build()
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.3)
@@ -48,7 +48,7 @@ def test_the_loss_is_the_squared_error_of_means_and_their_surprise(rng: torch.Ge
     latents, hidden, told = batch(rng)
     predicted = network(Gaussian(LATENT))(latents, hidden, told)
     mixed = predicted.output
-    assert isinstance(mixed, Mixed)
+    assert isinstance(mixed, GaussianMixture)
     total = 0.0
     for image, row, column in hidden.nonzero().tolist():
         for channel in range(LATENT):
@@ -57,7 +57,7 @@ def test_the_loss_is_the_squared_error_of_means_and_their_surprise(rng: torch.Ge
             width = mixed.log_scales[image, row, column, 0, channel].exp().item()
             total += (mean - true) ** 2
             total += (((mean - true) / width) ** 2 / 2 + log(width) + log(2 * pi) / 2) / LATENT
-    loss = MaskedMean().of(predicted, latents, Asked(hidden)).item()
+    loss = MaskedMean().of(predicted, latents, Corruption(hidden)).item()
     assert loss == pytest.approx(total / hidden.sum().item(), rel=1e-5)
 
 
@@ -67,11 +67,11 @@ def test_likelihood_teaches_the_width_alone_and_squared_error_the_rest(rng: torc
     predicted = made(latents, hidden, told)
     widths = {"outlet.scale.weight", "outlet.scale.bias"}
     everything = {name for name, _ in made.named_parameters()}
-    surprise = MaskedMixture().of(predicted, latents, Asked(hidden))
+    surprise = MaskedMixture().of(predicted, latents, Corruption(hidden))
     assert reached(made, surprise) == widths
-    assert predicted.points is not None
-    assert reached(made, predicted.points.square().sum()) == everything - widths
-    assert reached(made, MaskedMean().of(predicted, latents, Asked(hidden))) == everything
+    assert predicted.vectors is not None
+    assert reached(made, predicted.vectors.square().sum()) == everything - widths
+    assert reached(made, MaskedMean().of(predicted, latents, Corruption(hidden))) == everything
 
 
 def test_means_and_widths_become_those_of_the_law():
@@ -82,10 +82,13 @@ def test_means_and_widths_become_those_of_the_law():
     made = GaussianOutlet(Gaussian(2), 2)
     optimizer = torch.optim.Adam(made.parameters(), 0.02)
     x = torch.ones(len(drawn), 2)
-    seen, asked = drawn[:, :, None, None], Asked(torch.ones(len(drawn), 1, 1, dtype=torch.bool))
+    seen, asked = (
+        drawn[:, :, None, None],
+        Corruption(torch.ones(len(drawn), 1, 1, dtype=torch.bool)),
+    )
     for _ in range(800):
         said = made(x)
-        mixed = Mixed(*(part[:, None, None] for part in said))
+        mixed = GaussianMixture(*(part[:, None, None] for part in said))
         points = made.point(x)[:, None, None]
         loss = MaskedMean().of(Predicted(mixed, (), points=points), seen, asked)
         optimizer.zero_grad()
@@ -116,7 +119,7 @@ def test_what_is_drawn_lies_around_the_mean_as_wide_as_is_said(rng: torch.Genera
     drawn = drawing.seeded(told, torch.arange(4_000)).movedim(1, -1)
     hidden = torch.ones(1, SIDE, SIDE, dtype=torch.bool)
     mixed = made(torch.zeros(1, LATENT, SIDE, SIDE), hidden, told[:1]).output
-    assert isinstance(mixed, Mixed)
+    assert isinstance(mixed, GaussianMixture)
     width = mixed.log_scales[0, :, :, 0].exp()
     away = (drawn.mean(0) - mixed.means[0, :, :, 0]) / width * 4_000**0.5
     assert away.abs().max() < 5
@@ -125,9 +128,9 @@ def test_what_is_drawn_lies_around_the_mean_as_wide_as_is_said(rng: torch.Genera
 
 def test_a_head_of_another_kind_is_refused(rng: torch.Generator):
     latents, hidden, told = batch(rng)
-    mixture = network(Mixture(LATENT, 2))(latents, hidden, told)
+    mixture = network(MixtureHead(LATENT, 2))(latents, hidden, told)
     with pytest.raises(ValueError, match=r"a head that is a Gaussian, such as Gaussian\(8\)"):
-        MaskedMean().of(mixture, latents, Asked(hidden))
+        MaskedMean().of(mixture, latents, Corruption(hidden))
 
 
 def test_squared_error_is_all_that_a_variant_changes():
@@ -143,8 +146,8 @@ def test_squared_error_is_all_that_a_variant_changes():
         assert isinstance(ours.network, Masked)
         assert isinstance(theirs.network, Masked)
         assert ours.network.head == Gaussian(8)
-        assert ours.network.steered
-        assert theirs.network.steered
+        assert ours.network.adaln
+        assert theirs.network.adaln
     (likely,) = seeded("points", "one_gaussian_steered_small", [1], False, {})
     (squared,) = seeded("points", "givt_squared_small", [1], False, {})
     first, second = (

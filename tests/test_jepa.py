@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import recombine.denoiser
-from recombine.models.heads import Codes, DiffusionHead, Gaussian, Mixture
+from recombine.models.heads import DiffusionHead, Gaussian, LogitHead, MixtureHead
 from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import Jepa, WithJepa, target_spread
@@ -25,11 +25,11 @@ from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask, UnmaskingGenerator
 from recombine.train import Weights
 
-SMALL = Masked(side=4, factors=2, features=1, head=Codes(8), width=16, layers=3, heads=2)
+SMALL = Masked(side=4, factors=2, features=1, head=LogitHead(8), width=16, layers=3, heads=2)
 JEPA = Jepa(layers=(0, 2), weight=0.6)
 KINDS = [
     (SMALL, MaskedCrossEntropy(Blocks())),
-    (replace(SMALL, head=Mixture(3, 2)), MaskedMixture()),
+    (replace(SMALL, head=MixtureHead(3, 2)), MaskedMixture()),
     (replace(SMALL, head=Gaussian(3)), MaskedMean()),
     (replace(SMALL, head=DiffusionHead(3, 1, 16)), MaskedDiffusion(draws=2)),
 ]
@@ -38,7 +38,7 @@ each_kind = pytest.mark.parametrize(("declared", "objective"), KINDS)
 
 def batch_of(declared: Masked, rng: torch.Generator, size: int = 4) -> tuple[Tensor, Tensor]:
     condition = torch.randn(size, 2, 2, generator=rng)
-    if isinstance(declared.head, Codes):
+    if isinstance(declared.head, LogitHead):
         return torch.randint(8, (size, 4, 4), generator=rng), condition
     return torch.randn(size, *declared.shape, generator=rng), condition
 

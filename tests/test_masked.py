@@ -12,27 +12,31 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 
 import recombine.denoiser
 from recombine.models.blocks import parameters_of
-from recombine.models.heads import Codes, DiffusionHead, Gaussian, Mixed, Mixture
+from recombine.models.heads import DiffusionHead, Gaussian, GaussianMixture, LogitHead, MixtureHead
 from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion, Dropout
 from recombine.objectives.masked import (
-    Asked,
     Blocks,
+    Corruption,
     MaskedCrossEntropy,
     MaskedDiffusion,
     MaskedMean,
     MaskedMixture,
-    Most,
+    MostHidden,
     hide,
     log_density,
     scattered,
 )
-from recombine.train import Share
+from recombine.share import SharedDraws
 
-SMALL = Masked(side=4, factors=2, features=1, head=Codes(8), width=32, layers=2, heads=4)
+SMALL = Masked(side=4, factors=2, features=1, head=LogitHead(8), width=32, layers=2, heads=4)
 CODES, MIXTURE, DENOISING = (
     replace(SMALL, head=head)
-    for head in (Codes(8), Mixture(latent=3, components=5), DiffusionHead(latent=3, width=16))
+    for head in (
+        LogitHead(8),
+        MixtureHead(latent=3, components=5),
+        DiffusionHead(latent=3, width=16),
+    )
 )
 GAUSSIAN = replace(SMALL, head=Gaussian(latent=3))
 OBJECTIVES = [
@@ -43,7 +47,7 @@ OBJECTIVES = [
     (CODES, MaskedCrossEntropy(Blocks())),
 ]
 ANSWERS = ("codes", "mixture", "means", "denoising")
-STEERED = replace(CODES, steered=True)
+STEERED = replace(CODES, adaln=True)
 each_model = pytest.mark.parametrize("declared", [CODES, MIXTURE, GAUSSIAN, DENOISING, STEERED])
 either_way = pytest.mark.parametrize("declared", [CODES, STEERED])
 each_objective = pytest.mark.parametrize(("declared", "objective"), OBJECTIVES)
@@ -57,7 +61,7 @@ def perturbed(module: nn.Module) -> nn.Module:
 
 
 def tokens_of(declared: Masked, batch: int, rng: torch.Generator) -> Tensor:
-    if isinstance(declared.head, Codes):
+    if isinstance(declared.head, LogitHead):
         shape = (batch, *declared.shape)
         return torch.randint(declared.head.count, shape, generator=rng)
     return torch.randn(batch, *declared.shape, generator=rng)
@@ -68,12 +72,14 @@ def told(batch: int, rng: torch.Generator) -> Tensor:
     return torch.cat([value, torch.ones(batch, 2, 1)], dim=2)
 
 
-def flat(output: Tensor | Mixed) -> Tensor:
-    parts = output if isinstance(output, Mixed) else (output,)
+def flat(output: Tensor | GaussianMixture) -> Tensor:
+    parts = output if isinstance(output, GaussianMixture) else (output,)
     return torch.cat([part.flatten() for part in parts])
 
 
-@pytest.mark.parametrize("head", [Codes(256), Mixture(8, 16), Gaussian(8), DiffusionHead(8, 3)])
+@pytest.mark.parametrize(
+    "head", [LogitHead(256), MixtureHead(8, 16), Gaussian(8), DiffusionHead(8, 3)]
+)
 def test_a_model_of_the_study_has_at_most_four_million_weights(head):
     assert 2_900_000 < parameters_of(Masked(head=head)) <= 4_000_000
 
@@ -99,7 +105,7 @@ def test_what_is_not_told_does_not_spoil_gradients(declared, rng: torch.Generato
     model, condition = perturbed(declared.build()), told(3, rng)
     condition[:, 0] = torch.tensor([float("nan"), 0])
     tokens = tokens_of(declared, 3, rng)
-    if not isinstance(declared.head, Codes):
+    if not isinstance(declared.head, LogitHead):
         tokens = torch.full_like(tokens, float("nan"))
     output = model(tokens, torch.ones(3, 4, 4).bool(), condition).output
     flat(output).sum().backward()
@@ -128,7 +134,7 @@ def test_places_are_told_apart(rng: torch.Generator):
 def test_states_are_the_image_tokens_after_each_layer(declared: Masked, rng: torch.Generator):
     model = perturbed(declared.build())
     tokens, condition = tokens_of(declared, 2, rng), told(2, rng)
-    before = 0 if declared.steered else declared.factors
+    before = 0 if declared.adaln else declared.factors
     after: list[Tensor] = []
     for block in model.blocks:
         block.register_forward_hook(lambda _module, _inputs, x: after.append(x))
@@ -219,7 +225,7 @@ def test_a_fresh_model_of_codes_knows_nothing(rng: torch.Generator):
 
 
 def test_no_gaussian_is_narrower_than_declared(rng: torch.Generator):
-    declared = replace(MIXTURE, head=Mixture(latent=3, components=2, least=0.1))
+    declared = replace(MIXTURE, head=MixtureHead(latent=3, components=2, least=0.1))
     model = declared.build()
     with torch.no_grad():
         model.outlet.layer.weight.mul_(100)
@@ -271,7 +277,7 @@ def test_the_share_that_is_hidden_follows_its_law(rng: torch.Generator):
 
 def test_most_are_hidden_as_the_normal_law_has_it(rng: torch.Generator):
     """Of 1 + sigma z, z below 0 and above (least - 1) / sigma: mean and quantiles are known."""
-    declared, law, high = Most(0.4, 0.3), NormalDist(1, 0.3), 0.5
+    declared, law, high = MostHidden(0.4, 0.3), NormalDist(1, 0.3), 0.5
     low = law.cdf(0.4)
     share = hide(scattered, torch.empty(20_000, 32, 32), rng, declared).float().mean((1, 2))
     mean = 1 - 0.3**2 * (law.pdf(1) - law.pdf(0.4)) / (high - low)
@@ -282,26 +288,26 @@ def test_most_are_hidden_as_the_normal_law_has_it(rng: torch.Generator):
 
 
 def test_the_ends_of_most_are_reached():
-    ends = Most()(torch.tensor([0.0, 1.0]))
+    ends = MostHidden()(torch.tensor([0.0, 1.0]))
     torch.testing.assert_close(ends, torch.tensor([0.7, 1.0]))
 
 
 @pytest.mark.parametrize("least", [-0.1, 1.0, float("nan")])
 def test_a_least_share_is_a_share(least: float):
     with pytest.raises(ValueError, match="least share hidden is in"):
-        Most(least)
+        MostHidden(least)
 
 
 @pytest.mark.parametrize("spread", [0.0, -1.0, float("inf")])
 def test_a_spread_of_shares_is_positive(spread: float):
     with pytest.raises(ValueError, match="spread of shares is positive"):
-        Most(spread=spread)
+        MostHidden(spread=spread)
 
 
 @each_objective
 def test_an_objective_hides_as_many_as_it_is_told(declared, objective, rng: torch.Generator):
     tokens = tokens_of(declared, 500, rng)
-    asked = replace(objective, portion=Most(0.9)).asked(tokens, rng)
+    asked = replace(objective, portion=MostHidden(0.9)).asked(tokens, rng)
     assert asked.hidden.float().mean().item() == pytest.approx(0.95, abs=0.02)
 
 
@@ -346,7 +352,7 @@ def test_blocks_have_a_size():
 
 
 def test_log_density_is_that_of_torch(rng: torch.Generator):
-    mixed = Mixed(
+    mixed = GaussianMixture(
         torch.randn(6, 5, generator=rng).double().log_softmax(-1),
         torch.randn(6, 5, 3, generator=rng).double(),
         torch.randn(6, 5, 3, generator=rng).double(),
@@ -363,15 +369,17 @@ def test_losses_are_means_over_hidden_tokens(rng: torch.Generator):
     naive = [
         -logits[place].log_softmax(0)[ids[place]] for place in map(tuple, hidden.nonzero().tolist())
     ]
-    loss = MaskedCrossEntropy().of(Predicted(logits, ()), ids, Asked(hidden))
+    loss = MaskedCrossEntropy().of(Predicted(logits, ()), ids, Corruption(hidden))
     torch.testing.assert_close(loss, torch.stack(naive).mean())
 
     latents = tokens_of(MIXTURE, 2, rng)
-    mixed = Mixed(*(torch.randn(2, 4, 4, 1, *rest, generator=rng) for rest in ((), (3,), (3,))))
+    mixed = GaussianMixture(
+        *(torch.randn(2, 4, 4, 1, *rest, generator=rng) for rest in ((), (3,), (3,)))
+    )
     mixed = mixed._replace(log_weights=torch.zeros(2, 4, 4, 1))
     law = Normal(mixed.means[..., 0, :], mixed.log_scales[..., 0, :].exp())
     exact = -law.log_prob(latents.movedim(1, -1))[hidden].mean()
-    loss = MaskedMixture().of(Predicted(mixed, ()), latents, Asked(hidden))
+    loss = MaskedMixture().of(Predicted(mixed, ()), latents, Corruption(hidden))
     torch.testing.assert_close(loss, exact)
 
 
@@ -418,7 +426,7 @@ def test_visible_tokens_do_not_count(kind: str, rng: torch.Generator):
     seen = tokens_of(declared, 3, rng)
     asked = objective.asked(seen, rng)
     answer = declared.build()(seen, asked.hidden, told(3, rng), *asked.noisy)
-    parts = answer.output if isinstance(answer.output, Mixed) else (answer.output,)
+    parts = answer.output if isinstance(answer.output, GaussianMixture) else (answer.output,)
     if kind == "denoising":
         parts = (answer.denoised,)
     if kind == "means":
@@ -475,7 +483,7 @@ def test_processes_share_what_one_would_ask(declared, objective, rng: torch.Gene
     seen = tokens_of(declared, 6, rng)
     whole = objective.asked(seen, torch.Generator().manual_seed(5))
     for process in range(2):
-        with Share(process, 2):
+        with SharedDraws(process, 2):
             own = objective.asked(seen[process::2], torch.Generator().manual_seed(5))
         assert torch.equal(own.hidden, whole.hidden[process::2])
         for one, other in zip(own.noisy, whole.noisy, strict=True):

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from recombine.experiments import jepa, jitter, objective, points, still
+from recombine.experiments.autoencoder import KL, VQ
+from recombine.session import untrained
 from torch import Tensor, nn
 
 from recombine.commands.run import seeded
-from recombine.experiments import jepa, jitter, objective, points, still
-from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.blocks import parameters_of
-from recombine.models.heads import Codes, Near, PointOutlet, VectorInlet, outlet
+from recombine.models.heads import DistanceHead, DistanceOutlet, LogitHead, VectorInlet, outlet
 from recombine.models.masked import Masked
 from recombine.sample.unmask import UnmaskingGenerator
-from recombine.session import untrained
-from recombine.views import Codes as ShippedCodes
+from recombine.views import LogitHead as ShippedCodes
 from recombine.views import tokenizer
 
 VIEW = ShippedCodes("tokenizer_vq", VQ)
@@ -32,9 +32,9 @@ class Grid:
         return torch.cartesian_prod(line, line)
 
 
-def fresh(least: float = 0.02) -> PointOutlet:
-    made = outlet(Near(Grid(), least), 8)
-    assert isinstance(made, PointOutlet)
+def fresh(least: float = 0.02) -> DistanceOutlet:
+    made = outlet(DistanceHead(Grid(), least), 8)
+    assert isinstance(made, DistanceOutlet)
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.5)
     return made
@@ -68,8 +68,8 @@ def test_a_point_on_a_code_says_that_code_and_no_width_is_less_than_declared():
 
 def test_a_fresh_one_looks_about_as_far_as_codes_lie():
     """Nothing is known yet: the point is the mean of the codes, and the width is near 1."""
-    made = outlet(Near(VIEW), 8)
-    assert isinstance(made, PointOutlet)
+    made = outlet(DistanceHead(VIEW), 8)
+    assert isinstance(made, DistanceOutlet)
     logits = made(torch.randn(3, 8))
     expected = -made.vectors.square().sum(1) / 2
     torch.testing.assert_close(logits, expected.expand(3, -1), rtol=0.05, atol=0.05)
@@ -78,7 +78,7 @@ def test_a_fresh_one_looks_about_as_far_as_codes_lie():
 class Summed(nn.Module):
     """The least network there is: what is told, as it is, to the head."""
 
-    def __init__(self, head: Near | Codes) -> None:
+    def __init__(self, head: DistanceHead | LogitHead) -> None:
         super().__init__()
         self.told = nn.Linear(2, 2)
         self.outlet = outlet(head, 2)
@@ -87,7 +87,7 @@ class Summed(nn.Module):
         return self.outlet(self.told(told))
 
 
-def answer(head: Near | Codes, grid: Grid) -> int:
+def answer(head: DistanceHead | LogitHead, grid: Grid) -> int:
     """Let it see all but the last corner of a square of codes; return what it says of that."""
     torch.manual_seed(0)
     network = Summed(head)
@@ -106,8 +106,8 @@ def answer(head: Near | Codes, grid: Grid) -> int:
 def test_points_add_up_where_names_vote():
     """Seen are (0, 0), (1, 0) and (0, 1). The point of (1, 1) is the sum; no name was ever said."""
     grid = Grid(2)
-    assert answer(Near(grid), grid) == 3
-    assert answer(Codes(4), grid) in (1, 2)
+    assert answer(DistanceHead(grid), grid) == 3
+    assert answer(LogitHead(4), grid) in (1, 2)
 
 
 def test_vectors_of_a_shipped_codebook_are_centred_and_spread_by_one():
@@ -153,7 +153,9 @@ def test_codes_are_read_by_their_vectors():
         def vectors(self) -> Tensor:
             return Grid(2).vectors()[[0, 1, 2, 3, 3]]
 
-    declared = Masked(side=2, factors=1, features=1, head=Near(Twice()), width=8, layers=1, heads=2)
+    declared = Masked(
+        side=2, factors=1, features=1, head=DistanceHead(Twice()), width=8, layers=1, heads=2
+    )
     network = declared.build()
     assert isinstance(network.inlet, VectorInlet)
     assert network.of.shape == (2, 2)
@@ -168,7 +170,7 @@ def test_codes_are_read_by_their_vectors():
 
 
 def test_it_draws_codes_of_its_book():
-    network = Masked(side=3, head=Near(Grid()), width=16, layers=1, heads=2).build()
+    network = Masked(side=3, head=DistanceHead(Grid()), width=16, layers=1, heads=2).build()
     drawn = UnmaskingGenerator(network, network.of.shape).seeded(
         torch.ones(4, 3, 4), torch.arange(4)
     )
@@ -178,9 +180,9 @@ def test_it_draws_codes_of_its_book():
 
 
 def test_a_codebook_is_not_learned_and_does_not_lie_in_the_weights():
-    network = Masked(side=3, head=Near(VIEW), width=16, layers=1, heads=2)
+    network = Masked(side=3, head=DistanceHead(VIEW), width=16, layers=1, heads=2)
     assert not [name for name in network.build().state_dict() if "vectors" in name]
-    named = Masked(side=3, head=Codes(VQ.codes or 0), width=16, layers=1, heads=2)
+    named = Masked(side=3, head=LogitHead(VQ.codes or 0), width=16, layers=1, heads=2)
     codes, latent = VQ.codes or 0, VQ.latent
     # An embedding and free logits go; two thin layers to and from vectors, and a width, come.
     fewer = codes * 16 + 17 * codes - (latent + 1) * 16 - 17 * latent - 17
@@ -194,14 +196,14 @@ def test_a_width_is_positive(least: float):
     with pytest.raises(
         ValueError, match=f"the least width around a point is positive; got {least}"
     ):
-        Near(Grid(), least)
+        DistanceHead(Grid(), least)
 
 
 def test_variants_differ_from_what_they_are_compared_with_by_the_head_alone():
     pairs = [
         (points.base, still.maskgit_seen),
         (points.with_jepa, still.with_jepa_seen),
-        (points.steered, still.steered_seen),
+        (points.adaln, still.steered_seen),
         (points.steered_small, jitter.steered_still_seen_small),
         (points.one_gaussian, still.givt_seen),
         (points.near_small, jitter.maskgit_still_seen_small),
@@ -218,5 +220,5 @@ def test_variants_differ_from_what_they_are_compared_with_by_the_head_alone():
         assert changed == {"network"}
         changed = {n for n, v in vars(ours.network).items() if v != getattr(theirs.network, n)}
         assert changed == {"head"}
-        if isinstance(ours.network.head, Near):
+        if isinstance(ours.network.head, DistanceHead):
             assert ours.network.head.book == ours.view

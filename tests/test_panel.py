@@ -3,13 +3,13 @@
 import pytest
 import torch
 from matplotlib.figure import Figure
+from recombine.report.record import Record
 
 from recombine.commands import demo, panel
 from recombine.commands.tour import TOUR, Visit
 from recombine.figures.locality import draw_map, kept_maps
 from recombine.measurement import Measurement
 from recombine.report.page import Section
-from recombine.report.record import Record
 
 PLACES = [[0.2, 0.3], [0.6, 0.7], [0.8, 0.2]]
 PIXELS = [[0.203, 0.297], [0.609, 0.703], [0.797, 0.203]]

@@ -159,7 +159,11 @@ def test_every_kind_of_option_is_read():
         (["soup", "salad"], "'salad' is one too many"),
         (["soup", "--geusts", "3"], "--geusts is not an option; did you mean --guests?"),
         (["soup", "--geusts=3"], "--geusts is not an option; did you mean --guests?"),
-        (["soup", "--xyz"], "--xyz is not an option"),
+        (["soup", "--xyz"], "--xyz is not an option (see"),
+        (["soup", "--di"], "--di is not an option (see"),
+        (["--spces", "pepper", "soup"], "--spces is not an option; did you mean --spices?"),
+        (["--salt", "-1", "--spces"], "--spces is not an option; did you mean --spices?"),
+        (["--guests", "2"], "DISH is missing"),
         (["soup", "--guests"], "--guests needs a value, N"),
         (["soup", "--guests", "--fast"], "--guests needs a value, N"),
         (["soup", "--guests", "many"], "--guests: expected a whole number, got 'many'"),
@@ -186,7 +190,7 @@ def test_bad_options_are_one_line(words, line, width, monkeypatch, capsys):
     [
         (["--face", "1"], "--face is not an option; did you mean --faces?"),
         (["--learning-rate", "1"], "--learning-rate is not an option"),
-        (["--throw", "1"], "--throw is not an option"),
+        (["--throw", "1"], "--throw cannot be set on the command line"),
         (["again"], "'again' is one too many"),
         (["--faces", "1,x"], "--faces: expected numbers such as 0.1,0.5, got '1,x'"),
         (["--starts", "0-2"], "--starts: expected a whole number, got '0-2'"),
@@ -255,7 +259,7 @@ def test_help_before_any_name_is_of_the_command(capsys):
 
 
 def test_a_refusal_that_tyro_may_add_later_is_left_to_tyro():
-    """An unknown event falls through to tyro's own box, still with exit code 2."""
+    """An unknown event falls through to tyro's own box, with exit code 2 as well."""
     code = """
 import sys
 from dataclasses import dataclass
@@ -263,7 +267,7 @@ from recombine.commands import parse
 @dataclass
 class Nothing:
     pass
-parse._reason = lambda event, options: None
+parse._reason = lambda event, options, words: None
 parse.parsed(Nothing, "x", ["--y"])
 """
     done = subprocess.run(

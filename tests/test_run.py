@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,11 @@ from safetensors.torch import load_file
 
 from recombine import __main__ as command_line
 from recombine import checkpoint, run, studies, zoo
+from recombine.results import read
 from recombine.run import Kept, Plan, session, state
 from recombine.run.kept import place
 from recombine.run.lock import Lock, Locked
 from recombine.run.model import stream
-from recombine.results import read
-from recombine.study import Cell
 
 STEPS, SAVE_EVERY = 12, 5
 CELL = next(iter(studies.load("toy").cells))
@@ -31,7 +30,9 @@ CELL = next(iter(studies.load("toy").cells))
 def toy(seed: int = 0, **changes: object) -> Plan:
     """Return the toy study, short, with some of its budget or of the cell changed."""
     overrides = {"steps": STEPS, "ema": 0.5}
-    cell_changes = {name: changes.pop(name) for name in ("milestones", "measures") if name in changes}
+    cell_changes = {
+        name: changes.pop(name) for name in ("milestones", "measures") if name in changes
+    }
     plan = run.planned("toy", studies.load("toy"), CELL, seed, True, {**overrides, **changes})
     return replace(plan, declared=replace(plan.trained, **cell_changes))
 
@@ -102,7 +103,9 @@ def test_a_run_leaves_what_the_design_promises(whole: Path):
     assert described["training"]["budget"].startswith("Budget(steps=12, batch=8,")
     assert described["training"]["world"] == "Clouds()"
     (results,) = read(folder / "results.csv")
-    assert results.origin.command == f"recombine run toy:{CELL} --tiny --steps 12 --ema 0.5 --seed 0"
+    assert (
+        results.origin.command == f"recombine run toy:{CELL} --tiny --steps 12 --ema 0.5 --seed 0"
+    )
     assert results.origin.levels == studies.load("toy").levels[CELL]
     last = curve(Kept.of(results, folder / "results.csv"), "loss")[-1]
     assert last == (STEPS, pytest.approx(lines[-1]["loss"], rel=1e-5))
@@ -296,9 +299,7 @@ def test_a_full_disk_is_said_in_one_line(
 
 
 def test_another_training_is_refused_with_what_differs(whole: Path):
-    with pytest.raises(
-        ValueError, match=r"another training: it differs in budget; choose another"
-    ):
+    with pytest.raises(ValueError, match=r"another training: it differs in budget; choose another"):
         ran(whole, toy(learning_rate=0.1))
 
 
@@ -308,9 +309,7 @@ def test_a_checkpoint_of_another_training_is_refused(whole: Path, tmp_path: Path
     folder.mkdir(parents=True)
     stray = state.path_of(toy().folder(whole), STEPS)
     (folder / stray.name).write_bytes(stray.read_bytes())
-    with pytest.raises(
-        ValueError, match=r"checkpoint-12.safetensors belongs to another training"
-    ):
+    with pytest.raises(ValueError, match=r"checkpoint-12.safetensors belongs to another training"):
         ran(tmp_path, plan)
 
 
@@ -457,7 +456,11 @@ def test_two_processes_give_the_losses_of_one(launcher: list[str], whole: Path, 
     assert len(list(tmp_path.rglob("results.csv"))) == 1
 
 
-def hold(folder: Path, held: "multiprocessing.synchronize.Event", done: "multiprocessing.synchronize.Event") -> None:
+def hold(
+    folder: Path,
+    held: "multiprocessing.synchronize.Event",
+    done: "multiprocessing.synchronize.Event",
+) -> None:
     lock = Lock(folder)
     lock.take()
     held.set()

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image, ImageChops
+from recombine.experiment import Trained
 
 from recombine import __main__ as command_line
 from recombine import zoo
 from recombine.commands import sample
 from recombine.commands.console import drawing
-from recombine.experiment import Trained
 from recombine.measurement import Measurement, student_t
 from recombine.report.picture import dotted
 from small_zoo import SIZE, bright_pixels, painted, shipped, use
@@ -264,7 +264,7 @@ def test_without_settings_every_question_is_asked_as_declared(said: Said):
         (["zoo:list_all", "--samples", "3"], "these questions have no samples to set; got 3"),
         (["zoo:list_all", "--objects", "3"], "these questions have no objects to set; got (3,)"),
         (["zoo:grid_all", "--samples", "0"], "--samples is at least 1; got 0"),
-        (["zoo:grid_all", "--objects", "3-1"], "objects are a count or a range"),
+        (["zoo:grid_all", "--objects", "3-1"], "expected whole numbers such as 3,6-9"),
         (["zoo:nothing"], "zoo:nothing is not one of circles, grid_all,"),
     ],
 )

@@ -9,9 +9,8 @@ import torch
 
 from dataset_files import images_3d, labels_3d, named, write_shapes3d
 from recombine.scene import Scenes, compositions
-from recombine.split import SHAPES3D_240
 from recombine.worlds.files.shapes3d_h5 import COLUMNS, Shapes3DFile
-from recombine.worlds.shapes3d import Shapes3D, hue_colours
+from recombine.worlds.shapes3d import SHAPES3D_240, Shapes3D, hue_colours
 
 
 @pytest.mark.parametrize("chunks", [None, (4, 64, 64, 3), (5, 4, 4, 1)])

@@ -67,7 +67,10 @@ def test_an_axis_that_a_table_does_not_name_keeps_its_first_level():
     [
         (({"dice": "five"},), "axis dice has the levels six, four; got 'five'"),
         (({"colour": "red"},), "axis colour has the levels ; got 'red'"),
-        (({"dice": "six"}, {"throws": ["two", "doubled"]}), "the cell six stands in the tables twice"),
+        (
+            ({"dice": "six"}, {"throws": ["two", "doubled"]}),
+            "the cell six stands in the tables twice",
+        ),
     ],
 )
 def test_a_table_that_makes_no_sense_is_refused(tables: Any, message: str):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from recombine.condition import Conditioner
-from recombine.denoiser import Predicting, Preconditioned, noise, velocity
+from recombine.denoiser import Preconditioned, Predicting, noise, velocity
 from recombine.models.mlp import MLP
 from recombine.objectives.diffusion import Diffusion, StepDiffusion
 from recombine.sample.guidance import Dropout

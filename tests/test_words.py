@@ -22,7 +22,7 @@ AVOIDED = {
     r"listen|listens|listened|listening": "depends on, collects",
     r"asked|asks|asking": "requested, measured",
     r"steer|steered|steering|by tokens": "adaLN, prefix tokens",
-    r"(stand|stands|stood|standing) still|places? (vary|varies)": "fixed position, random position",
+    r"(stand|stands|stood|standing) still|places vary": "fixed position, random position",
     r"(by|with) squares": "squared error",
     r"of what (is|was) seen": "trained on seen compositions",
     r"has (0?\.\d+|all|most|none) of level": "level-2 accuracy .7",

@@ -1,8 +1,6 @@
-"""Compositional generalization in visual generative models, in the order of the data.
+"""Can a visual generative model make what it has never seen, out of parts it has?
 
-scene     what a picture is of          render    scenes to images, on any device
-worlds    laws of scenes                split     what may be seen, and how far the rest is
-data      endless seeded batches        report    records, tables, pages
+world -> training -> sample -> measure; docs/tour.md walks through them, one screen each.
 
 >>> import recombine, torch
 >>> world = recombine.Clevr(size=64, objects=(1, 3))
@@ -10,28 +8,34 @@ data      endless seeded batches        report    records, tables, pages
 torch.Size([8, 3, 64, 64])
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
-__all__ = ["Batch", "Stream", "locality", "records"]
-__all__ += ["Composition", "Factor", "Scenes", "World", "compositions", "concatenate"]
-__all__ += ["CountSplit", "Split", "leaks", "level"]
-__all__ += ["WORLDS", "Circles", "Clevr", "Shapes2D", "Shapes3D"]
+__version__ = "0.2.0"
+_CHAPTERS = {
+    "scene": ("Concepts", "Factor", "Scenes", "World", "compositions", "concatenate"),
+    "split": ("CountSplit", "Split", "leaks", "level"),
+    "worlds": ("WORLDS", "Circles", "Clevr", "Shapes2D", "Shapes3D"),
+    "data": ("Batch", "Stream"),
+    "measure.locality": ("locality",),
+    "results.query": ("records",),
+    "run.model": ("Model", "load"),
+}
+__all__ = [name for names in _CHAPTERS.values() for name in names]
 
 if TYPE_CHECKING:
     from recombine.data import Batch, Stream
     from recombine.measure.locality import locality
     from recombine.results.query import records
-    from recombine.scene import Composition, Factor, Scenes, World, compositions, concatenate
+    from recombine.run.model import Model, load
+    from recombine.scene import Concepts, Factor, Scenes, World, compositions, concatenate
     from recombine.split import CountSplit, Split, leaks, level
     from recombine.worlds import WORLDS, Circles, Clevr, Shapes2D, Shapes3D
-else:
 
-    def __getattr__(name):
-        """Import a public name when it is first used: the command line does not wait for torch."""
-        from importlib import import_module
 
-        for chapter in ("scene", "worlds", "split", "data", "measure.locality", "results.query"):
-            if name in __all__ and hasattr(found := import_module(f"recombine.{chapter}"), name):
-                return getattr(found, name)
-        raise AttributeError(f"module 'recombine' has no attribute {name!r}")
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: the command line does not wait for torch."""
+    for chapter, names in _CHAPTERS.items():
+        if name in names:
+            return getattr(import_module(f"recombine.{chapter}"), name)
+    raise AttributeError(f"module 'recombine' has no attribute {name!r}")

@@ -77,12 +77,6 @@ def _run(name: str, words: Sequence[str]) -> int:
 
     command, program = COMMANDS[name].module, f"recombine {name}"
     kind: type[Any] = COMMANDS[name].options
-    # Until commands/compute.py is gone.
-    if name == "run" and not hasattr(command, "OPTIONS"):
-        from recombine.commands import compute
-
-        if computed := compute.named(words):
-            return compute.run(computed, words)
     if getattr(command, "FIELDS", False):
         options, others = recognized(kind, program, words)
         return command.run(options, others) or DONE

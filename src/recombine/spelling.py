@@ -34,5 +34,5 @@ def spelled(value: Any) -> str:
     text = repr(value)
     # An address, or a function that has no name of its own.
     if " at 0x" in text:
-        raise ValueError(f"an experiment is made of values that can be spelled; got {text}")
+        raise ValueError(f"a training is made of values that can be spelled; got {text}")
     return text

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from recombine.experiment import Trained
+from recombine.experiments.locality import Locality, grid_all
 
 from recombine import run
 from recombine.denoiser import Preconditioned
-from recombine.experiment import Trained
-from recombine.experiments.locality import Locality, grid_all
 from recombine.measure.influence import object_influence, pixel_influence
 from recombine.models.unet import STUDY_UNET
 

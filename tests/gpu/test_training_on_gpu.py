@@ -7,21 +7,30 @@ from pathlib import Path
 
 import pytest
 import torch
+from recombine.experiment import Plan
+from recombine.experiments.autoencoder import KL, VQ
 from torch import Tensor, nn
 
 from recombine import run
 from recombine.checkpoint import Checkpoint, checkpoints, packed, unpack
 from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
-from recombine.experiment import Plan
-from recombine.experiments.autoencoder import KL, VQ
+from recombine.graph import GraphedStep
+from recombine.models.code_denoiser import CodeDenoiser
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.heads import Apart, Codes, DiffusionHead, Gaussian, Head, Mixture, Near
+from recombine.models.heads import (
+    Apart,
+    DiffusionHead,
+    DistanceHead,
+    Gaussian,
+    Head,
+    LogitHead,
+    MixtureHead,
+)
 from recombine.models.masked import Masked
 from recombine.models.tokenizer import Autoencoder
 from recombine.models.unet import UNet
-from recombine.models.voter import Votes
 from recombine.objectives.autoencoding import Autoencoding
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion
@@ -31,18 +40,20 @@ from recombine.objectives.masked import (
     MaskedDiffusion,
     MaskedMean,
     MaskedMixture,
-    MaskedPoint,
+    MaskedSquaredError,
 )
-from recombine.train import Graphed, Step, Weights, train
-from recombine.views import Codes as ShippedCodes
+from recombine.train import Step, Weights, train
 from recombine.views import Latents, View
+from recombine.views import LogitHead as ShippedCodes
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 DIT = DiT(3, 28, patch=4, entry=Vector(4), width=96, layers=3, heads=3)
 JEPA = Jepa(layers=(0, 2))(MaskedCrossEntropy())
 BOOK = ShippedCodes("tokenizer_vq", VQ)
-VOTES = Votes(DiT(8, 7, entry=Vector(9), width=64, layers=3, heads=4), Latents("tokenizer_vq", VQ))
+VOTES = CodeDenoiser(
+    DiT(8, 7, entry=Vector(9), width=64, layers=3, heads=4), Latents("tokenizer_vq", VQ)
+)
 
 
 @dataclass(frozen=True)
@@ -63,14 +74,16 @@ KINDS = {
     "dit": Kind(lambda: Preconditioned(DIT.build()), Diffusion(), (3, 28, 28), (4,)),
     "vq": Kind(Autoencoder(width=16, codes=64).build, Autoencoding(), (3, 28, 28)),
     "kl": Kind(Autoencoder(width=16, codes=None).build, Autoencoding(), (3, 28, 28)),
-    "maskgit": Kind(masked(Codes(64)).build, MaskedCrossEntropy(), (7, 7)),
-    "near": Kind(lambda: masked(Near(BOOK)).build(), MaskedCrossEntropy(), (7, 7)),
-    "squares": Kind(lambda: masked(Apart(Near(BOOK))).build(), MaskedPoint(book=BOOK), (7, 7)),
+    "maskgit": Kind(masked(LogitHead(64)).build, MaskedCrossEntropy(), (7, 7)),
+    "near": Kind(lambda: masked(DistanceHead(BOOK)).build(), MaskedCrossEntropy(), (7, 7)),
+    "squares": Kind(
+        lambda: masked(Apart(DistanceHead(BOOK))).build(), MaskedSquaredError(book=BOOK), (7, 7)
+    ),
     "means": Kind(masked(Gaussian()).build, MaskedMean(), (8, 7, 7)),
-    "givt": Kind(masked(Mixture()).build, MaskedMixture(), (8, 7, 7)),
+    "givt": Kind(masked(MixtureHead()).build, MaskedMixture(), (8, 7, 7)),
     "mar": Kind(masked(DiffusionHead()).build, MaskedDiffusion(), (8, 7, 7)),
     "votes": Kind(lambda: VOTES.build(), CodeDiffusion(), (8, 7, 7), (9,)),
-    "jepa": Kind(lambda: JEPA.module(masked(Codes(64)).build()), JEPA, (7, 7)),
+    "jepa": Kind(lambda: JEPA.module(masked(LogitHead(64)).build()), JEPA, (7, 7)),
 }
 
 
@@ -94,7 +107,10 @@ def losses(
     average = weights.average.module if isinstance(kind.objective, WithJepa) else None
     step = Step(weights, kind.objective, 1.0, noise, average=average, view=view)
     taken = train(
-        Graphed(step) if graphed else step, batches(kind), lambda at: 1e-3 / at, range(1, steps + 1)
+        GraphedStep(step) if graphed else step,
+        batches(kind),
+        lambda at: 1e-3 / at,
+        range(1, steps + 1),
     )
     found = [each.loss.item() for each in taken]
     last = torch.cat([p.flatten() for p in weights.average.parameters()])
@@ -114,7 +130,7 @@ def test_a_graph_holds_the_tokenizer():
     """What a graph makes of new pictures is what the tokenizer makes of them, step for step."""
     seen = {"givt": Latents("tokenizer_kl", KL), "maskgit": ShippedCodes("tokenizer_vq", VQ)}
     for name, view in seen.items():
-        head = Codes(VQ.codes or 0) if name == "maskgit" else Mixture()
+        head = LogitHead(VQ.codes or 0) if name == "maskgit" else MixtureHead()
         kind = replace(KINDS[name], build=masked(head).build, shape=(3, 28, 28))
         plain, graphed = (losses(kind, graphed=each, view=view) for each in (False, True))
         assert graphed[0] == pytest.approx(plain[0], rel=1e-4)
@@ -125,12 +141,12 @@ def test_a_stopped_run_goes_on():
     """Convolutions keep their channels last; so must what the optimizer has kept of them."""
     network = UNet(channels=3, size=16, entry=Vector(4), width=32, multipliers=(1,), attention=())
 
-    def started() -> tuple[Weights, Graphed, torch.Generator]:
+    def started() -> tuple[Weights, GraphedStep, torch.Generator]:
         torch.manual_seed(0)
         denoiser = Preconditioned(network.build()).cuda()
         weights = Weights.of(denoiser.to(memory_format=torch.channels_last), ema=0.9)
         noise = torch.Generator("cuda").manual_seed(2)
-        return weights, Graphed(Step(weights, Diffusion(), 1.0, noise)), noise
+        return weights, GraphedStep(Step(weights, Diffusion(), 1.0, noise)), noise
 
     kind = Kind(network.build, Diffusion(), (3, 16, 16), (4,))
     images = [next(batches(kind)) for _ in range(8)]

@@ -7,15 +7,16 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from recombine import run
 from recombine.bench import peer
 from recombine.bench.timing import known, over, speed, times
 from recombine.denoiser import Preconditioned
+from recombine.graph import GraphedStep
 from recombine.measurement import Measurement
 from recombine.models.dit import STUDY_DIT
 from recombine.models.unet import LARGE_UNET, STUDY_UNET
 from recombine.objectives.diffusion import Diffusion
-from recombine.train import Graphed, Step, Weights
+from recombine.run.devices import own_stream
+from recombine.train import Step, Weights
 
 AT_ONCE = 3
 """Transformers that are trained beside each other."""
@@ -64,7 +65,7 @@ def in_turn(
     steps: Sequence[Callable[[], object]], rounds: int, device: torch.device
 ) -> Callable[[], None]:
     """Return a function that takes each step so many times, as `run --together` does."""
-    own = [run.own_stream(device, len(steps)) for _ in steps]
+    own = [own_stream(device, len(steps)) for _ in steps]
 
     def take() -> None:
         for _ in range(rounds):
@@ -92,7 +93,7 @@ def training(
     condition = torch.rand(batch, numbers, generator=noise, device=device)
     if device.type != "cuda":
         return partial(step, image, condition)
-    graphed = Graphed(step)
+    graphed = GraphedStep(step)
     image = image.contiguous(memory_format=torch.channels_last)
     graphed(image, condition)
     graphed(image, condition)

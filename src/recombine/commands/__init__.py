@@ -27,8 +27,8 @@ class Command:
     @property
     def options(self) -> type:
         """Return the dataclass of its options."""
-        # Until every command file names OPTIONS.
-        return getattr(self.module, "OPTIONS", None) or self.module.Options
+        found: type = self.module.OPTIONS
+        return found
 
 
 COMMANDS: dict[str, Command] = {

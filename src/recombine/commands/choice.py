@@ -9,7 +9,7 @@ import torch
 
 from recombine.commands.grammar import written
 from recombine.report.words import nearest
-from recombine.scene import Composition, World, concept_rows
+from recombine.scene import Concepts, World, concept_rows
 from recombine.worlds import WORLDS
 
 SMALLEST, LARGEST = 8, 2048
@@ -56,7 +56,7 @@ def chosen_objects(counts: Sequence[int]) -> tuple[int, int]:
     return fewest, most
 
 
-def chosen_compositions(world: World, among: Sequence[Composition]) -> tuple[Composition, ...]:
+def chosen_compositions(world: World, among: Sequence[Concepts]) -> tuple[Concepts, ...]:
     """Return compositions that have one concept per factor of the world, in its order."""
     concept_rows(world.factors, tuple(among))
     return tuple(among)

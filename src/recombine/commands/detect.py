@@ -69,7 +69,7 @@ def run(options: DetectOptions) -> None:
             read.append({"image": str(path), "objects": objects})
             advance(1)
     if options.json:
-        print_json({"subject": f"zoo:{zoo.DETECTOR}", "measurements": {}, "images": read})
+        print_json({"subject": f"{zoo.PREFIX}detector", "measurements": {}, "images": read})
     else:
         print("\n\n".join(table(each["image"], each["objects"]) for each in read))
     if options.out is not None:

@@ -7,9 +7,13 @@ holds the two together.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recombine.scene import World
+    from recombine.study import Study
 
 PATH = Path(__file__).with_name("index.json")
 
@@ -29,9 +33,8 @@ class ListedStudy:
     question: str
     axes: Mapping[str, Mapping[str, str]]
     cells: Mapping[str, Mapping[str, str]]
-    headline: Sequence[str] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of one run of every cell, by device."""
+    headline: Sequence[str]
+    cost: str
 
 
 @dataclass(frozen=True)
@@ -43,76 +46,31 @@ class Index:
     zoo: Mapping[str, str]
 
 
-@runtime_checkable
-class _Factor(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def concepts(self) -> Sequence[str]: ...
-
-
-@runtime_checkable
-class _World(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def factors(self) -> Sequence[_Factor]: ...
-
-
-@runtime_checkable
-class _Level(Protocol):
-    @property
-    def says(self) -> str: ...
-
-
-@runtime_checkable
-class _Axis(Protocol):
-    @property
-    def levels(self) -> Mapping[str, _Level]: ...
-
-
-@runtime_checkable
-class _Study(Protocol):
-    @property
-    def question(self) -> str: ...
-    @property
-    def axes(self) -> Mapping[str, _Axis]: ...
-    @property
-    def levels(self) -> Mapping[str, Mapping[str, str]]: ...
-    @property
-    def headline(self) -> Sequence[str]: ...
-
-
 def indexed(
-    worlds: Sequence[_World],
-    studies: Mapping[str, _Study],
-    zoo: Mapping[str, str],
-    seconds: Mapping[str, Mapping[str, float]],
+    worlds: Sequence["World"], studies: Mapping[str, "Study"], zoo: Mapping[str, str]
 ) -> Index:
-    """Return the index of these worlds, studies and weights; seconds by study and device."""
+    """Return the index of these worlds, studies and weights."""
     return Index(
         {world.name: listed_world(world) for world in worlds},
-        {name: listed_study(study, seconds.get(name, {})) for name, study in studies.items()},
+        {name: listed_study(study) for name, study in studies.items()},
         dict(zoo),
     )
 
 
-def listed_world(world: _World) -> ListedWorld:
+def listed_world(world: "World") -> ListedWorld:
     """Return what the index says of a world."""
     factors = {factor.name: list(factor.concepts) for factor in world.factors}
     return ListedWorld(world.size, factors)
 
 
-def listed_study(study: _Study, seconds: Mapping[str, float]) -> ListedStudy:
+def listed_study(study: "Study") -> ListedStudy:
     """Return what the index says of a study."""
     axes = {
         name: {key: level.says for key, level in axis.levels.items()}
         for name, axis in study.axes.items()
     }
     cells = {key: dict(levels) for key, levels in study.levels.items()}
-    return ListedStudy(study.question, axes, cells, list(study.headline), dict(seconds))
+    return ListedStudy(study.question, axes, cells, list(study.headline), study.cost)
 
 
 def text(index: Index) -> str:

@@ -10,7 +10,8 @@ from recombine import run as runner
 from recombine import studies
 from recombine.commands import choice
 from recombine.commands.console import drawing, print_json, say
-from recombine.commands.parse import UNSET, Numbers
+from recombine.commands.grammar import Names
+from recombine.commands.parse import UNSET
 from recombine.measure.subject import Measure
 from recombine.report.table import quoted
 from recombine.run.model import chosen_checkpoint, configured
@@ -26,14 +27,14 @@ class MeasureOptions:
 
     subject: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ZOO_OR_RUN")]
     """zoo:NAME (see recombine list), STUDY:CELL, the folder of a run, or a checkpoint."""
-    what: Annotated[str | None, UNSET] = None
+    what: Annotated[Names | None, UNSET] = None
     """Which measurements: length, or length,locality (default: those the cell declares; a wrong
     name is answered with all there are)."""
     samples: Annotated[int | None, UNSET] = None
     """Images per composition or number of objects (default, as for the next two: as declared)."""
-    objects: Annotated[Numbers | None, UNSET] = None
+    objects: Annotated[tuple[int, ...] | None, UNSET] = None
     """How many objects to request: 4, 1-9 or 3,6,9."""
-    layers: Annotated[Numbers | None, UNSET] = None
+    layers: Annotated[tuple[int, ...] | None, UNSET] = None
     """Which layers to look into: 0-3."""
     steps: Annotated[int | None, UNSET] = None
     """Steps of the sampler."""
@@ -89,7 +90,7 @@ def chosen_measures(cell: Cell, options: MeasureOptions) -> list[Measure]:
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if options.samples is not None and options.samples < 1:
         raise ValueError(f"--samples is at least 1; got {options.samples}")
-    names = options.what.split(",") if options.what else [each.name for each in cell.measures]
+    names = options.what or tuple(each.name for each in cell.measures)
     plain = [configured(cell, name, {}) for name in names]
     for name, value in settings.items():
         if not any(hasattr(measure, name) for measure in plain):

@@ -20,7 +20,7 @@ UNSET = tyro.conf.arg(help_behavior_hint="")
 
 def parsed(kind: type[T], program: str, words: Sequence[str]) -> T:
     """Read the options of a command; what is wrong with them is one line of a ValueError."""
-    with refusals.on_parse_error(_refusal(kind, program)):
+    with refusals.on_parse_error(_refusal(kind, program, words)):
         return tyro.cli(
             kind,
             prog=program,
@@ -36,7 +36,7 @@ def recognized(kind: type[T], program: str, words: Sequence[str]) -> tuple[T, li
     With `--help` as the first word it shows these options; after a name, `--help` is left over,
     for the options of what is named.
     """
-    with refusals.on_parse_error(_refusal(kind, program)):
+    with refusals.on_parse_error(_refusal(kind, program, words)):
         return tyro.cli(
             kind,
             prog=program,
@@ -54,7 +54,7 @@ def overridden(value: T, words: Sequence[str], program: str) -> T:
     What cannot be typed, such as a function, is no option.
     """
     kind = type(value)
-    with refusals.on_parse_error(_refusal(kind, program)):
+    with refusals.on_parse_error(_refusal(kind, program, words)):
         return tyro.cli(
             kind,
             default=value,
@@ -66,25 +66,37 @@ def overridden(value: T, words: Sequence[str], program: str) -> T:
         )
 
 
-def _refusal(kind: type[Any], program: str) -> Callable[[refusals.ParseErrorEvent], None]:
+def _refusal(
+    kind: type[Any], program: str, words: Sequence[str]
+) -> Callable[[refusals.ParseErrorEvent], None]:
     """Return what is called with tyro's reason to refuse, and raises it as one line."""
-    options = [f"--{field.name.replace('_', '-')}" for field in fields(kind)]
+    options = [
+        f"--{field.name.replace('_', '-')}"
+        for field in fields(kind)
+        if tyro.conf.Positional not in getattr(field.type, "__metadata__", ())
+    ]
 
     def refuse(event: refusals.ParseErrorEvent) -> None:
-        if reason := _reason(event, options):
+        if reason := _reason(event, options, words):
             raise ValueError(f"{reason} (see {program} --help)") from None
 
     return refuse
 
 
-def _reason(event: refusals.ParseErrorEvent, options: Sequence[str]) -> str | None:
+def _reason(
+    event: refusals.ParseErrorEvent, options: Sequence[str], words: Sequence[str]
+) -> str | None:
     """Return what is wrong in words; nothing where tyro's own box has to do."""
     match event:
-        case refusals.UnrecognizedArgs(tokens=[word, *_]):
-            option = word.partition("=")[0]
-            is_option = option.startswith("-")
-            meant = nearest(option.replace("_", "-"), options) if is_option else ""
-            return f"{option} is not an option{meant}" if is_option else f"{word!r} is one too many"
+        # A mistyped option takes the next words with it, so it may be why one is missing.
+        case (
+            refusals.UnrecognizedArgs(tokens=[word, *_])
+            | refusals.MissingArgs(unrecognized_tokens=[word, *_])
+        ):
+            return _unrecognized(word, options)
+        case refusals.BadValue(argument=argument) if argument.is_positional():
+            mistyped = [word for word in words if _is_option(word) and _option(word) not in options]
+            return _unrecognized(mistyped[0] if mistyped else words[-1], options)
         case refusals.MissingArgs(missing_arguments=missing):
             return f"{listed(_name(each.arg) for each in missing)} is missing"
         case refusals.BadValue(argument=argument, reason="too_few_values"):
@@ -98,6 +110,25 @@ def _reason(event: refusals.ParseErrorEvent, options: Sequence[str]) -> str | No
         case refusals.InstantiationFailure(argument=argument, message=message):
             return f"{_name(argument)}: {message}"
     return None
+
+
+def _unrecognized(word: str, options: Sequence[str]) -> str:
+    """Return what is wrong with a word that is no option and no value of one."""
+    if not _is_option(word):
+        return f"{word!r} is one too many"
+    option = _option(word)
+    if option in options:
+        return f"{option} cannot be set on the command line"
+    return f"{option} is not an option{nearest(option, options)}"
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word.lstrip("-")[:1].isalpha()
+
+
+def _option(word: str) -> str:
+    """Return --the-option of the word --the_option=5."""
+    return word.partition("=")[0].replace("_", "-")
 
 
 def _name(argument: Any) -> str:

@@ -54,7 +54,7 @@ def run(options: ReportOptions) -> int:
         if (options.root / "README.md").exists():
             redraw(options.root / FIGURES, table, place)
         if (options.root / INDEX).exists():
-            write_text(options.root / INDEX, index.text(what_there_is(place)))
+            write_text(options.root / INDEX, index.text(what_there_is()))
     if options.page is not None:
         write_text(options.page, numbers_page(table, place))
     announce(options, len(table), list(changed))
@@ -73,22 +73,18 @@ def redraw(folder: Path, table: pd.DataFrame, place: Path) -> None:
                 figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
 
 
-def what_there_is(place: Path) -> index.Index:
-    """Return what `recombine list` shows: worlds, studies and weights, with seconds on record."""
+def what_there_is() -> index.Index:
+    """Return what `recombine list` shows: worlds, studies and weights."""
     from recombine import studies, zoo  # here, as they import torch
     from recombine.worlds import WORLDS
 
-    seconds: dict[str, dict[str, float]] = {}
-    for (study, device), found in runs(where=place).groupby(["study", "device"], sort=False):
-        each = found.groupby("cell")["seconds"].mean()
-        seconds.setdefault(str(study), {})[str(device)] = round(float(each.sum()), 1)
     facts = {name: zoo.load(name).facts for name in zoo.names()}
     made = {
         name: f"recombine run {of['study']}:{of['cell']} --seed {of['seed']}"
         for name, of in facts.items()
     }
     known = {name: studies.load(name) for name in studies.names()}
-    return index.indexed(WORLDS, known, made, seconds)
+    return index.indexed(WORLDS, known, made)
 
 
 def changed_pages(root: Path, table: pd.DataFrame) -> dict[Path, str]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from recombine import run as runner
 from recombine import studies, views
 from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
-from recombine.commands.parse import UNSET, Numbers, changes_of
+from recombine.commands.parse import UNSET, overridden
 from recombine.figures import draw
 from recombine.report.table import duration, quoted
 from recombine.run import Kept, Plan
@@ -34,13 +34,11 @@ class RunOptions:
     Example: recombine run toy --seeds 0-2 --tiny
     """
 
-    names: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="STUDY[:CELL]")
-    ]
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="STUDY[:CELL]")]
     """What to run (see recombine list)."""
     tiny: bool = False
     """Shrink to seconds: does it run at all?"""
-    seeds: Annotated[Numbers | None, UNSET] = None
+    seeds: Annotated[tuple[int, ...] | None, UNSET] = None
     """Which seeds: 0-2 or 0,3,5 (default: those of the cell)."""
     seed: Annotated[int | None, UNSET] = None
     """One seed."""
@@ -59,11 +57,12 @@ class RunOptions:
 
 
 OPTIONS = RunOptions
+FIELDS = True
 
 
-def run(options: RunOptions, others: Sequence[str] = ()) -> int:
+def run(options: RunOptions, words: Sequence[str] = ()) -> int:
     """Run every cell with every seed, and draw the figures."""
-    plans = planned(options, others)
+    plans = planned(options, words)
     trained = [plan for plan in plans if isinstance(plan.declared, Cell)]
     done: list[tuple[Plan, Kept]] = []
     try:
@@ -119,7 +118,7 @@ def computed(plan: Plan, options: RunOptions) -> Kept:
         return runner.compute(plan, choice.chosen_device(options.device), options.out, watch)
 
 
-def planned(options: RunOptions, others: Sequence[str] = ()) -> list[Plan]:
+def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
     """Return one plan per cell and seed; what cannot be run is said before anything starts."""
     if not options.names:
         raise ValueError("name a study to run (see recombine list)")
@@ -133,7 +132,7 @@ def planned(options: RunOptions, others: Sequence[str] = ()) -> list[Plan]:
         plan
         for text in options.names
         for study, key in studies.chosen(text)
-        for plan in seeded(study, key, seeds, options.tiny, others)
+        for plan in seeded(study, key, seeds, options.tiny, words)
     ]
     for plan in plans:
         if isinstance(plan.declared, Cell):
@@ -142,13 +141,15 @@ def planned(options: RunOptions, others: Sequence[str] = ()) -> list[Plan]:
 
 
 def seeded(
-    name: str, key: str, seeds: Sequence[int] | None, tiny: bool, others: Sequence[str]
+    name: str, key: str, seeds: Sequence[int] | None, tiny: bool, words: Sequence[str]
 ) -> list[Plan]:
     """Return the plans of one cell; without seeds, with those it declares."""
     study = studies.load(name)
     cell = study.cells[key].tiny() if tiny else study.cells[key]
-    trained = isinstance(cell, Cell)
-    changes = changes_of(cell.training.budget if trained else cell, others, "recombine run")
+    value: Any = cell.training.budget if isinstance(cell, Cell) else cell
+    changed = overridden(value, words, f"recombine run {name}:{key}")
+    pairs = {each.name: getattr(changed, each.name) for each in fields(value)}
+    changes = {name: new for name, new in pairs.items() if new != getattr(value, name)}
     chosen = seeds or (cell.seeds if isinstance(cell, Cell) else (0,))
     return [runner.planned(name, study, key, seed, tiny, changes) for seed in chosen]
 

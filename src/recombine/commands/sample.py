@@ -29,7 +29,7 @@ from recombine.reader import Found
 from recombine.report.files import write_bytes
 from recombine.report.picture import Place, Ring, enlarged, pictures, png, tiled
 from recombine.report.table import quoted
-from recombine.sample.heun import Drawn
+from recombine.sample.heun import Progress
 from recombine.worlds.clevr import Clevr
 
 NUMBER = r"-?\d*\.?\d+(?:e-?\d+)?"
@@ -122,7 +122,7 @@ def check(options: SampleOptions) -> None:
         raise ValueError(f"{options.out.parent} is no folder; expected one to write --out into")
 
 
-def loaded_model(path: Path, options: SampleOptions, watch: Drawn) -> Trained:
+def loaded_model(path: Path, options: SampleOptions, watch: Progress) -> Trained:
     """Load the model of a checkpoint, to sample in so many steps."""
     plan = plan_of(path)
     plan = replace(plan, experiment=with_steps(plan.experiment, options.steps))
@@ -150,7 +150,7 @@ def chosen_places(experiment: Experiment, options: SampleOptions) -> ChosenPlace
     place = torch.tensor(chosen).reshape(1, len(chosen), 2).clamp(max=1 - 2**-24)
     present = torch.ones(1, len(chosen), dtype=torch.bool)
     condition = encode.at(place, present)
-    given, kept = encode.told(place, present)
+    given, kept = encode.requested(place, present)
     for late in (present & ~kept)[0].nonzero()[:, 0].tolist():
         same = (given[0] == given[0, late]).all(dim=1) & kept[0]
         early = options.at[int(same.byte().argmax())]

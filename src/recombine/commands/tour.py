@@ -19,12 +19,12 @@ from recombine.measure.length import Outcome, Request, outcome
 from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
-from recombine.render.camera import look_at, project
+from recombine.render.camera import look_at, places, project
 from recombine.report.matrix import Panel, PanelRow, matrix
 from recombine.report.picture import RADIUS as AROUND
 from recombine.report.picture import Part, Ring, enlarged, pictures, ring_alone
 from recombine.report.table import duration
-from recombine.worlds.clevr import EXTENT, EYE, SIZES, Clevr, places
+from recombine.worlds.clevr import EXTENT, EYE, SIZES, Clevr
 
 SEEN = 3
 """The most objects in an image that the shipped models were trained on."""
@@ -208,7 +208,7 @@ def requests(
             replace(world, objects=(count, count)), samples, device, seed + NOT_TRAINED_ON
         )
         centre, present = places(scenes)[0], scenes.present
-        written = encode.told(centre, present)
+        written = encode.requested(centre, present)
         request = Request(*written, encode.at(centre, present), world.image(scenes))
         placed.append(PlacedRequest(request, centre, part))
     return placed

@@ -26,8 +26,9 @@ from recombine.measure.locality import (
 )
 from recombine.measure.requests import CELLS, scenes_with_places
 from recombine.measure.subject import Findings, Subject
+from recombine.render.camera import places
 from recombine.scene import Scenes, concatenate
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 
 SEED = 10_009
 """The seed of the scenes; neither training nor length has it."""
@@ -104,7 +105,7 @@ def far_apart(world: Clevr, objects: int, samples: int, device: torch.device) ->
     crowd, kept = replace(world, objects=(objects, objects)), []
     for start in range(0, 64 * samples, 4 * samples):
         scenes = crowd.scenes(torch.arange(start, start + 4 * samples, device=device), SEED)
-        place, present = Grid(CELLS).told(places(scenes)[0], scenes.present)
+        place, present = Grid(CELLS).requested(places(scenes)[0], scenes.present)
         away = gaps(place, place) + 2 * torch.eye(objects, device=device)
         kept.append(scenes[present.all(dim=1) & (away > RADIUS).all(dim=2).all(dim=1)])
         if sum(map(len, kept)) >= samples:
@@ -124,7 +125,7 @@ def ablated(
 ) -> tuple[Tensor, Ablations]:
     """Return the condition, and what it is without each object and with each moved."""
     place, present = places(scenes)[0], scenes.present
-    written, _ = encode.told(place, present)
+    written, _ = encode.requested(place, present)
     target = elsewhere(written, generator)
     without, moved = [], []
     for index in range(place.shape[1]):
@@ -175,9 +176,7 @@ class NoisyView:
         }
 
 
-def heat_maps(
-    influence: Float[Tensor, "place height width"],
-) -> UInt8[Tensor, "place row column"]:
+def heat_maps(influence: Float[Tensor, "place height width"]) -> UInt8[Tensor, "place row column"]:
     """Return small heat maps of whole numbers; in each the largest is 255."""
     small = torch.nn.functional.adaptive_max_pool2d(influence, MAP)
     largest = small.amax(dim=(1, 2), keepdim=True).clamp(min=1e-30)

@@ -1,4 +1,4 @@
-"""What measurements call on networks and objectives: behaviour that belongs to the kind of model."""
+"""What measurements call on networks and objectives: what depends on the kind of model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable

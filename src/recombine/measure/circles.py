@@ -17,7 +17,7 @@ from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measure.trajectory import corner_distance
 from recombine.measurement import Measurement
 from recombine.render.raster import blurred
-from recombine.scene import Composition, Scenes, compositions
+from recombine.scene import Concepts, Scenes, compositions
 from recombine.worlds.circles import BLUR, Circles
 
 SEED = 10_007
@@ -206,14 +206,14 @@ def concept_mse(reading: CircleReading) -> Measurement:
     return corner_distance(reading.counts, circles)
 
 
-def accuracy(reading: CircleReading, which: Composition) -> Measurement:
+def accuracy(reading: CircleReading, which: Concepts) -> Measurement:
     """Return the share of samples that are circles of this composition."""
     wanted = torch.tensor([which[0] == "blue", which[1] == "small"], device=reading.way.device)
     right = reading.circle & ((reading.way > 0.5) == wanted).all(dim=1)
     return Measurement.rate(int(right.sum()), len(right))
 
 
-def mean_scenes(world: Circles, which: Composition, count: int, device: torch.device) -> Scenes:
+def mean_scenes(world: Circles, which: Concepts, count: int, device: torch.device) -> Scenes:
     """Return scenes of one composition that are all its class mean, each at a place of its own."""
     mean = replace(world, among=(which,), spread=0.0)
     return mean.scenes(torch.arange(count, device=device), SEED)

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from recombine.measurement import Measurement
-from recombine.scene import Composition
+from recombine.scene import Concepts
 
 SHARE = 0.05
 """The most influential neurons are this share of each layer."""
@@ -51,15 +51,6 @@ Rows: TypeAlias = Mapping[str, Float[Tensor, "_input _neuron"]]
 """By layer, the influence of each neuron on each input."""
 Neuron: TypeAlias = tuple[str, int]
 Change: TypeAlias = Callable[[str, Tensor], Tensor]
-
-
-def layers_called(network: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
-    """Return these layers of a network, by the names that it has for them."""
-    there = {name: layer for name, layer in network.named_modules() if name}
-    for name in names:
-        if name not in there:
-            raise ValueError(f"the network has no layer {name!r}; it has {', '.join(there)}")
-    return {name: there[name] for name in names}
 
 
 def influence(model: Model, layers: Layers, inputs: Inputs, target: Target) -> Influence:
@@ -166,11 +157,11 @@ def by_head(influence: Mapping[str, Tensor], heads: int) -> dict[str, Tensor]:
     return {name: each.unflatten(-1, (heads, -1)).sum(dim=-1) for name, each in influence.items()}
 
 
-def by_composition(rows: Rows, compositions: Sequence[Composition]) -> dict[Composition, Rows]:
+def by_composition(rows: Rows, compositions: Sequence[Concepts]) -> dict[Concepts, Rows]:
     """Return the rows of each composition, given which one every input is of."""
     if (sizes := {len(each) for each in rows.values()}) != {len(compositions)}:
         raise ValueError(f"expected a composition for each of {sizes}; got {len(compositions)}")
-    found: dict[Composition, Rows] = {}
+    found: dict[Concepts, Rows] = {}
     for which in compositions:
         mine = [place for place, each in enumerate(compositions) if each == which]
         found[which] = {name: each[mine] for name, each in rows.items()}
@@ -189,8 +180,8 @@ def jaccard(a: Set[Neuron], b: Set[Neuron]) -> float:
 
 
 def overlaps(
-    by: Mapping[Composition, Rows], generator: torch.Generator, share: float = SHARE
-) -> dict[tuple[Composition, Composition], Measurement]:
+    by: Mapping[Concepts, Rows], generator: torch.Generator, share: float = SHARE
+) -> dict[tuple[Concepts, Concepts], Measurement]:
     """Return for each pair of compositions how far their most influential neurons are the same.
 
     The interval is of the bootstrap over inputs, n the inputs of both; the mean activations stay.
@@ -202,7 +193,7 @@ def overlaps(
 
 
 def polysemanticity(
-    by: Mapping[Composition, Rows], generator: torch.Generator, share: float = SHARE
+    by: Mapping[Concepts, Rows], generator: torch.Generator, share: float = SHARE
 ) -> dict[str, Measurement]:
     """Return for each layer the share of serving neurons that serve no single concept.
 
@@ -221,7 +212,7 @@ def polysemanticity(
 
 
 def _tops(
-    by: Mapping[Composition, Rows], generator: torch.Generator, share: float
+    by: Mapping[Concepts, Rows], generator: torch.Generator, share: float
 ) -> tuple[dict[str, Bool[Tensor, "_composition _draw _neuron"]], list[int]]:
     """Return who is most influential, first as it is, then with inputs drawn anew; and their n."""
     sizes = _checked_sizes(by)
@@ -289,7 +280,7 @@ def _changed(layers: Layers, change: Change) -> Iterator[None]:
         raise ValueError(f"each layer, 1 or more, runs once in a pass; {ran} of {list(layers)} ran")
 
 
-def _checked_sizes(by: Mapping[Composition, Rows]) -> list[int]:
+def _checked_sizes(by: Mapping[Concepts, Rows]) -> list[int]:
     if len(by) < 2 or len({len(which) for which in by}) != 1:
         raise ValueError(f"2 compositions or more, of the same factors, compare; got {list(by)}")
     shapes = [{name: tuple(each.shape) for name, each in rows.items()} for rows in by.values()]

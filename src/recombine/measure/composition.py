@@ -22,8 +22,9 @@ from recombine.measure.nearest import nearest
 from recombine.measure.renders import SingleObjectWorld, fresh, means, single_object_world
 from recombine.measure.subject import Curve, Findings, Subject, joined
 from recombine.measurement import Measurement, Number, averaged
-from recombine.scene import concept_rows
-from recombine.split import BINARY, Split
+from recombine.scene import Concepts, concept_rows
+from recombine.split import Split
+from recombine.worlds.shapes2d import BINARY
 
 TRAINED = 0.8
 """A model counts as trained from this accuracy on seen compositions on."""
@@ -68,12 +69,12 @@ class Composition:
         check_levels(self.split)
 
     @property
-    def sampled(self) -> tuple[tuple[str, ...], ...]:
+    def sampled(self) -> tuple[Concepts, ...]:
         """The compositions that are sampled, in the order of the grid."""
         chosen = {which for level in self.split.levels for which in self._at(level)}
-        return tuple(which for which in self.split.asked if which in chosen)
+        return tuple(which for which in self.split.compositions if which in chosen)
 
-    def _at(self, level: int) -> tuple[tuple[str, ...], ...]:
+    def _at(self, level: int) -> tuple[Concepts, ...]:
         return self.split.at(level)[: self.most]
 
     def __call__(self, subject: Subject, generator: torch.Generator) -> Findings:
@@ -81,7 +82,7 @@ class Composition:
         training, which = subject.training, self.sampled
         world = single_object_world(self.name, training, self.split)
         condition = conditions(self, subject, which, self.samples)
-        drawn = subject.images(training.conditioner.asked(condition, generator), generator)
+        drawn = subject.images(training.conditioner.for_sampling(condition, generator), generator)
         drawn = drawn.clamp(0, 1)
         true = self._fresh(world, subject.device)
         # Others than the true ones: distances are between sets that are drawn independently.
@@ -152,7 +153,7 @@ class Composition:
 
 
 def conditions(
-    measure: Composition, subject: Subject, which: Sequence[tuple[str, ...]], samples: int
+    measure: Composition, subject: Subject, which: Sequence[Concepts], samples: int
 ) -> Tensor:
     """Return the condition of so many means of each composition."""
     world = single_object_world(measure.name, subject.training, measure.split)
@@ -182,7 +183,7 @@ def targets_spread(measure: Composition, subject: Subject) -> Findings:
 # Many renders, and the same at every milestone.
 @cache
 def compared_with(
-    world: SingleObjectWorld, which: tuple[tuple[str, ...], ...], renders: int, device: torch.device
+    world: SingleObjectWorld, which: tuple[Concepts, ...], renders: int, device: torch.device
 ) -> Tensor:
     """Return other true renders of each composition than those that are read."""
     return torch.stack([fresh(world, each, renders, device, first=AGAIN) for each in which])
@@ -200,7 +201,7 @@ def check_levels(split: Split) -> None:
 
 
 def accuracies(
-    split: Split, read: Mapping[tuple[str, ...], Int[Tensor, "sample factor"]], whose: str = ""
+    split: Split, read: Mapping[Concepts, Int[Tensor, "sample factor"]], whose: str = ""
 ) -> dict[str, Measurement]:
     """Return how often what was read is the composition, by composition, level and factor.
 
@@ -233,7 +234,7 @@ def agreed(readings: Sequence[Int[Tensor, "sample factor"]]) -> Int[Tensor, "sam
 
 
 def _right(
-    split: Split, which: tuple[str, ...], rows: Int[Tensor, "sample factor"]
+    split: Split, which: Concepts, rows: Int[Tensor, "sample factor"]
 ) -> Bool[Tensor, "sample factor"]:
     if rows.dim() != 2 or rows.shape[1] != len(split.factors) or not len(rows):
         raise ValueError(

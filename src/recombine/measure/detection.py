@@ -18,8 +18,9 @@ from recombine.measure.matching import RADIUS, matched
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
+from recombine.render.camera import places
 from recombine.scene import Factor, Scenes, concatenate
-from recombine.worlds.clevr import Clevr, places, shows
+from recombine.worlds.clevr import Clevr, shows
 
 PIXELS = 64
 """Distances are in pixels of an image of this side."""
@@ -129,8 +130,8 @@ def reading_errors(
 ) -> dict[str, Measurement]:
     """Return the reader's rates: exact counts per image; precision, recall and concepts per object.
 
-    Accuracies and the distance are over the objects that were detected. Where nothing was detected, or
-    nothing is there to be detected, the numbers about it are left out.
+    Accuracies and the distance are over the objects that were detected. Where nothing was detected,
+    or nothing is there to be detected, the numbers about it are left out.
     """
     pairs = matched(found.place, found.present, truth.place, truth.present, RADIUS)
     hit, which = pairs >= 0, pairs.clamp(min=0)[..., None]

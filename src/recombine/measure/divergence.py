@@ -217,7 +217,8 @@ class Pair:
     def fisher(self, other: NoisyLaw, variance: float) -> float:
         """Return E|s - s_other|^2."""
         weight, arguments = self.points(variance)
-        return float(weight @ (self.law.score(*arguments) - other.score(*arguments)).square().sum(dim=1))
+        gap = self.law.score(*arguments) - other.score(*arguments)
+        return float(weight @ gap.square().sum(dim=1))
 
     def local_loss(self, near: NoisyLaw, variance: float) -> tuple[float, float]:
         """Return E|s - s_local|^2 at the first pixel and, over sigma^4, what locality loses."""

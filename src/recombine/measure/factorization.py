@@ -54,7 +54,9 @@ class Blocks:
         if empty:
             raise ValueError(f"every block has a pixel; these have none: {empty[:8]}")
 
-    def conditioned(self, condition: Shaped[Tensor, " batch block *value"]) -> Bool[Tensor, "batch block"]:
+    def conditioned(
+        self, condition: Shaped[Tensor, " batch block *value"]
+    ) -> Bool[Tensor, "batch block"]:
         """Return which blocks have a condition."""
         if condition.dim() < 2 or condition.shape[1] != len(self.pixels):
             raise ValueError(

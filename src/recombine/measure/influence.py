@@ -189,8 +189,8 @@ def pixels_at(
         image, number = outside.nonzero()[0].tolist()
         x, y = place[image, number].tolist()
         raise ValueError(
-            f"requested object {number} of image {image} is at ({x:.3g}, {y:.3g}), outside the image: "
-            "places are from 0 to 1"
+            f"requested object {number} of image {image} is at ({x:.3g}, {y:.3g}), outside the "
+            "image: places are from 0 to 1"
         )
     size = torch.tensor([width, height], device=place.device)
     return (place * size).floor().long().minimum(size - 1).flip(-1)

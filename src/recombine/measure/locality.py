@@ -245,7 +245,9 @@ def gathered(found: Mapping[float, LevelInfluence]) -> Findings:
     return Findings(high | each, undefined=undefined)
 
 
-def _defined(name: str, found: Mapping[float, LevelInfluence]) -> tuple[dict[float, Sums], dict[str, str]]:
+def _defined(
+    name: str, found: Mapping[float, LevelInfluence]
+) -> tuple[dict[float, Sums], dict[str, str]]:
     """Return the levels at which there is enough influence to share, and why not at the others."""
     sums = {level: each.sums[name] for level, each in found.items()}
     totals = {level: whole.mean().item() for level, (_, whole) in sums.items()}

@@ -25,9 +25,10 @@ from recombine.measure.circuits import (
 from recombine.measure.renders import single_object_world
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement, averaged
-from recombine.scene import Composition, Factor, Scenes, concatenate
-from recombine.split import BINARY, Split
+from recombine.scene import Concepts, Factor, Scenes, concatenate
+from recombine.split import Split
 from recombine.worlds.files.celeba import CelebA
+from recombine.worlds.shapes2d import BINARY
 
 SEED = 10_061
 """The seed of the scenes; no training has it."""
@@ -85,9 +86,9 @@ class Circuits:
         objective: PredictsHidden,
         layers: Mapping[str, InputOf],
         generator: torch.Generator,
-    ) -> tuple[dict[str, Tensor], list[Composition]]:
+    ) -> tuple[dict[str, Tensor], list[Concepts]]:
         """Return the influence of neurons on every input, and the composition of each."""
-        every = self.split.asked
+        every = self.split.compositions
         tokens, condition = rendered(subject, every, self.samples, self.seed)
         noisy = objective.noisy_tokens(tokens, generator)
         turns = min(self.masks, self.samples)
@@ -95,11 +96,12 @@ class Circuits:
         # Sample by sample, so that each mask hides as many of every composition.
         numbers = torch.arange(len(tokens), device=tokens.device).view(-1, self.samples)
 
-        def quality(predicted: Any, seen: Tensor, hidden: Tensor, _: Tensor, *rest: Tensor) -> Tensor:
-            return objective.prediction_quality(predicted, seen, hidden, *rest)
+        def quality(predicted: Any, seen: Tensor, hidden: Tensor, *others: Tensor) -> Tensor:
+            # The first of the others is the condition.
+            return objective.prediction_quality(predicted, seen, hidden, *others[1:])
 
         parts: list[Rows] = []
-        which: list[Composition] = []
+        which: list[Concepts] = []
         for turn, mask in enumerate(masks):
             mine = numbers[:, turn::turns].flatten()
             hidden = mask.expand(len(mine), *mask.shape)
@@ -137,7 +139,7 @@ def compared_layers(subject: Subject, layers: Sequence[int] = ()) -> dict[str, I
 
 
 def rendered(
-    subject: Subject, compositions: Sequence[Composition], samples: int, seed: int
+    subject: Subject, compositions: Sequence[Concepts], samples: int, seed: int
 ) -> tuple[Shaped[Tensor, " batch *token"], Float[Tensor, "batch factor row"]]:
     """Return fresh renders of each composition in turn, as the model sees them, and conditions."""
     training = subject.training
@@ -146,7 +148,7 @@ def rendered(
 
 
 def scenes_of(
-    subject: Subject, compositions: Sequence[Composition], samples: int, seed: int
+    subject: Subject, compositions: Sequence[Concepts], samples: int, seed: int
 ) -> Scenes:
     """Return so many scenes of each composition; of the same number, only concepts differ."""
     numbers = torch.arange(samples, device=subject.device)
@@ -162,7 +164,7 @@ def half_hidden(
     return (draw.argsort(dim=1) < side**2 // 2).view(count, side, side)
 
 
-def next_value(which: Composition, factors: Sequence[Factor], at: int) -> Composition:
+def next_value(which: Concepts, factors: Sequence[Factor], at: int) -> Concepts:
     """Return the composition with the next concept of a factor; after the last comes the first."""
     concepts = factors[at].concepts
     other = concepts[(concepts.index(which[at]) + 1) % len(concepts)]
@@ -170,10 +172,10 @@ def next_value(which: Composition, factors: Sequence[Factor], at: int) -> Compos
 
 
 def apart(
-    pairs: Mapping[tuple[Composition, Composition], Measurement], samples: int
+    pairs: Mapping[tuple[Concepts, Concepts], Measurement], samples: int
 ) -> dict[str, Measurement]:
     """Return the mean overlap of compositions that differ in one factor, in two, and so on."""
-    groups: dict[int, list[tuple[Composition, Composition]]] = {}
+    groups: dict[int, list[tuple[Concepts, Concepts]]] = {}
     for a, b in pairs:
         groups.setdefault(sum(x != y for x, y in zip(a, b, strict=True)), []).append((a, b))
     found = {}

@@ -14,7 +14,8 @@ from recombine.measure.composition import accuracies
 from recombine.measure.renders import fresh, single_object_world
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
-from recombine.split import BINARY, Split
+from recombine.split import Split
+from recombine.worlds.shapes2d import BINARY
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class ReaderError:
         world = single_object_world(self.name, subject.training, self.split)
         reader = network.factor_reader(subject.denoiser)
         plain, with_noise = {}, {}
-        for which in self.split.asked:
+        for which in self.split.compositions:
             images = fresh(world, which, self.samples, subject.device)
             noise = torch.randn(images.shape, generator=generator, device=generator.device)
             plain[which] = reader(images)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from recombine.measure.subject import TrainedOn, inapplicable
-from recombine.scene import Scenes
+from recombine.scene import Concepts, Scenes
 from recombine.split import Split
 from recombine.worlds.files.celeba import CelebA
 from recombine.worlds.shapes2d import FewShapes2D, Shapes2D
@@ -40,11 +40,7 @@ def single_object_world(measure: str, training: TrainedOn, split: Split) -> Sing
 
 
 def fresh(
-    world: SingleObjectWorld,
-    which: tuple[str, ...],
-    samples: int,
-    device: torch.device,
-    first: int = 0,
+    world: SingleObjectWorld, which: Concepts, samples: int, device: torch.device, first: int = 0
 ) -> Float[Tensor, "batch 3 height width"]:
     """Return renders, or faces, of a composition that no training has seen, from a number on."""
     number = torch.arange(first, first + samples, device=device)
@@ -54,9 +50,7 @@ def fresh(
     return only.image(only.scenes(number, FRESH))
 
 
-def means(
-    world: SingleObjectWorld, which: tuple[str, ...], samples: int, device: torch.device
-) -> Scenes:
+def means(world: SingleObjectWorld, which: Concepts, samples: int, device: torch.device) -> Scenes:
     """Return scenes of a composition whose values are its means: without jitter."""
     if isinstance(world, CelebA):
         return kept_for_testing(world, which).scenes_of(torch.arange(samples, device=device))
@@ -66,6 +60,6 @@ def means(
 
 
 @cache
-def kept_for_testing(faces: CelebA, which: tuple[str, ...]) -> CelebA:
+def kept_for_testing(faces: CelebA, which: Concepts) -> CelebA:
     """Return the faces of a composition that are for testing; their list is read once."""
     return replace(faces, part="test", among=(which,))

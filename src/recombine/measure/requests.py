@@ -5,11 +5,12 @@ from typing import ClassVar
 
 import torch
 
-from recombine.condition import EncodesPlaces, Grid, everything_in_random_order, one_at_random
+from recombine.condition import EncodesPlaces, Grid, all_objects_shuffled, one_object
 from recombine.measure.length import Request, Rule, length
 from recombine.measure.subject import Findings, Subject, TrainedOn, inapplicable
+from recombine.render.camera import places
 from recombine.scene import Scenes
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 
 SEED = 10_007
 """The seed of the requested scenes; no training has it."""
@@ -61,7 +62,7 @@ def scenes_with_places(measure: str, training: TrainedOn) -> tuple[Clevr, Encode
 
 def rule_of(training: TrainedOn) -> Rule:
     """Return what counts as success: a model conditioned on one object may draw others."""
-    most, one = training.world.objects[1], training.conditioner.tell is one_at_random
+    most, one = training.world.objects[1], training.conditioner.select is one_object
     return Rule(objects=most, labels=1 if one else most, strict=not one)
 
 
@@ -75,16 +76,18 @@ def requested(
 ) -> Request:
     """Return scenes with so many objects, as the encoder writes their places, and their renders."""
     scenes = one_to_a_cell(replace(world, objects=(count, count)), samples, generator.device, seed)
-    scenes = everything_in_random_order(scenes, generator)
+    scenes = all_objects_shuffled(scenes, generator)
     place, present = places(scenes)[0], scenes.present
-    return Request(*encode.told(place, present), encode.at(place, present), world.image(scenes))
+    return Request(
+        *encode.requested(place, present), encode.at(place, present), world.image(scenes)
+    )
 
 
 def one_to_a_cell(world: Clevr, samples: int, device: torch.device, seed: int = SEED) -> Scenes:
     """Return the first scenes in which the centres of all objects lie in cells of their own."""
     more = samples + samples // 2 + 8
     scenes = world.scenes(torch.arange(more, device=device), seed)
-    _, kept = Grid(CELLS).told(places(scenes)[0], scenes.present)
+    _, kept = Grid(CELLS).requested(places(scenes)[0], scenes.present)
     whole = (kept == scenes.present).all(dim=1)
     if int(whole.sum()) < samples:
         raise ValueError(

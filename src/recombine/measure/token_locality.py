@@ -28,8 +28,9 @@ from recombine.measure.masked import (
 from recombine.measure.matching import partners
 from recombine.measure.subject import Findings, Subject
 from recombine.measurement import Measurement
-from recombine.scene import Composition
-from recombine.split import BINARY, Split
+from recombine.scene import Concepts
+from recombine.split import Split
+from recombine.worlds.shapes2d import BINARY
 
 CHUNK = 256
 """Images that go through a model at a time by default; memory grows with it."""
@@ -37,8 +38,9 @@ ROUNDING = 100
 """A move of fewer last digits than this is rounding."""
 
 Predictor: TypeAlias = Callable[..., Any]
-"""(tokens, hidden, condition) -> a prediction; its `output` is logits of ids, and of latents a vector
-or a `TokenMixture` for each token. The vector need not be a mean: of MAR it conditions its head."""
+"""(tokens, hidden, condition) -> a prediction; its `output` is logits of ids, and of latents a
+vector or a `TokenMixture` for each token. The vector need not be a mean: in MAR it is the condition
+of its head."""
 
 
 @runtime_checkable
@@ -78,7 +80,7 @@ class TokenLocality:
     def __call__(self, subject: Subject, generator: torch.Generator) -> Findings:
         """Render, hide, change tokens and factors, and see what moves."""
         masked_objective(self.name, subject, self.split)
-        tokens, condition = rendered(subject, self.split.asked, self.samples, self.seed)
+        tokens, condition = rendered(subject, self.split.compositions, self.samples, self.seed)
         hidden = half_hidden(len(tokens), tokens.shape[-1], generator).to(tokens.device)
         other = tokens[partners(len(tokens), generator).to(tokens.device)]
         call = (tokens, hidden, condition)
@@ -102,9 +104,9 @@ class TokenLocality:
     ) -> Float[Tensor, " batch"]:
         """Return the mean over pairs of factors of how far they do not act by themselves."""
         factors, changed = self.split.factors, []
-        written: dict[Composition, Tensor] = {}
+        written: dict[Concepts, Tensor] = {}
         for at in range(len(factors)):
-            others = [next_value(which, factors, at) for which in self.split.asked]
+            others = [next_value(which, factors, at) for which in self.split.compositions]
             for which in set(others) - written.keys():
                 scenes = scenes_of(subject, (which,), self.samples, self.seed)
                 written[which] = subject.training.conditioner.encode(scenes)
@@ -116,7 +118,7 @@ class TokenLocality:
 
     def _at(self, level: int) -> Bool[Tensor, " batch"]:
         """Return which images are of a level."""
-        mine = [which in self.split.at(level) for which in self.split.asked]
+        mine = [which in self.split.at(level) for which in self.split.compositions]
         return torch.tensor(mine).repeat_interleave(self.samples)
 
     def tiny(self) -> "TokenLocality":

@@ -13,7 +13,8 @@ from recombine.measure.fidelity import psnr
 from recombine.measure.renders import fresh, single_object_world
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
-from recombine.split import BINARY, Split
+from recombine.split import Split
+from recombine.worlds.shapes2d import BINARY
 
 BEST = 100.0
 """The decibels of an image that is reconstructed without any error."""

@@ -171,7 +171,7 @@ def _area_from_centre(
     x: Float[Tensor, "*batch 1 line"], y: Float[Tensor, "*batch line 1"]
 ) -> Float[Tensor, "*batch line line"]:
     """Integrate the unit disc from its centre to (x, y); odd in x and in y."""
-    below_one = 1 - 1e-12  # where the arc's slope is still finite
+    below_one = 1 - 1e-12  # where the arc's slope is finite
     x, y = x.clamp(-below_one, below_one), y.clamp(-below_one, below_one)
     strip_x, strip_y = ((z * (1 - z * z).sqrt() + z.asin()) / 2 for z in (x, y))
     beyond = (strip_x.abs() + strip_y.abs() - pi / 4) * x.sign() * y.sign()

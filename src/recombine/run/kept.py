@@ -59,9 +59,7 @@ def kept(plan: Plan, folder: Path) -> Kept | None:
     return Kept.of(found, here / NAME)
 
 
-def keep(
-    plan: Plan, folder: Path, found: Findings, device: torch.device, seconds: float
-) -> Kept:
+def keep(plan: Plan, folder: Path, found: Findings, device: torch.device, seconds: float) -> Kept:
     """Write the results; the note of what was measured comes last."""
     here = place(plan, folder)
     (here / DECLARED).unlink(missing_ok=True)

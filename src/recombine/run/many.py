@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+
 import torch
 from accelerate import Accelerator
 

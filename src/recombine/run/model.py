@@ -114,12 +114,16 @@ def configured(cell: Cell, what: str, settings: Mapping[str, Any]) -> Measure:
     own = {measure.name: measure for measure in cell.measures}
     if what not in own and what not in MEASURES:
         known = ", ".join(dict.fromkeys([*own, *MEASURES]))
-        raise ValueError(f"measurement {what!r} is not one of {known}{nearest(what, [*own, *MEASURES])}")
+        raise ValueError(
+            f"measurement {what!r} is not one of {known}{nearest(what, [*own, *MEASURES])}"
+        )
     chosen: Any = own.get(what) or MEASURES[what]
     names = [each.name for each in fields(chosen)]
     for name, value in settings.items():
         if name not in names:
-            raise ValueError(f"{what} has no {name} to set (it has {', '.join(names)}); got {value}")
+            raise ValueError(
+                f"{what} has no {name} to set (it has {', '.join(names)}); got {value}"
+            )
     return replace(chosen, **settings)
 
 

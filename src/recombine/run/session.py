@@ -18,7 +18,7 @@ from recombine.checkpoint import Checkpoint
 from recombine.data import Stream
 from recombine.denoiser import LearnsFromAverage
 from recombine.graph import GraphedStep
-from recombine.measure.subject import Findings, OverTraining, joined
+from recombine.measure.subject import Findings, SumsUp, joined
 from recombine.report.files import naming, write_bytes, write_text
 from recombine.report.picture import contact_sheet, png
 from recombine.run.kept import Kept, keep, kept
@@ -160,7 +160,9 @@ class Session:
         return torch.compile(self.averaged) if fast else self.averaged  # type: ignore[return-value]
 
     def _graphed(self, step: Step) -> Step | GraphedStep:
-        return GraphedStep(step) if step.generator.device.type == "cuda" and not self.share else step
+        return (
+            GraphedStep(step) if step.generator.device.type == "cuda" and not self.share else step
+        )
 
     def _examples(self) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.stream:
@@ -272,7 +274,7 @@ class Session:
         sums = [
             measure.over_training(curves)
             for measure in self.cell.measures
-            if isinstance(measure, OverTraining)
+            if isinstance(measure, SumsUp)
         ]
         found = joined([found, Findings({}, curves=curves), *map(Findings, sums)])
         return keep(self.plan, self.folder, found, self.accelerator.device, self._elapsed())

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from recombine.denoiser import unit_noise
 from recombine.measure.divergence import (
+    DiscreteLaw,
+    DivergenceSplit,
     Normal,
     Pair,
-    Split,
-    Table,
     characteristic,
     divergence_split,
     local_loss,
@@ -47,7 +47,7 @@ from recombine.measure.statement import Statement, exactly, nonzero, violated, z
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.models import laws
-from recombine.models.projection import LEVELS, Known, Law, alone, marginal, mean_image
+from recombine.models.projection import LEVELS, KnownLaw, Law, alone, marginal, mean_image
 from recombine.study import Watched, study
 
 ZERO = 1e-10
@@ -129,7 +129,7 @@ class Factorizing:
 
 
 def _points(
-    known: Known, level: float, draws: int, generator: torch.Generator
+    known: KnownLaw, level: float, draws: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draw noisy images of a law and, as a local score is local at every x, others."""
     condition = known.conditions.repeat_interleave(2 * draws, dim=0)
@@ -139,7 +139,7 @@ def _points(
     return x, x.new_full((len(x),), level), condition
 
 
-def _local(known: Known, draws: int, generator: torch.Generator) -> Statements:
+def _local(known: KnownLaw, draws: int, generator: torch.Generator) -> Statements:
     """CPC <=> LCS, at one noise level <=> at all of them; influence is the closed form."""
     rows, images, count = [], 0, len(known.blocks)
     for level in known.levels:
@@ -158,7 +158,7 @@ def _local(known: Known, draws: int, generator: torch.Generator) -> Statements:
     yield zero(f"influence_residual@{known.name}", apart, images, INFLUENCE)
     if known.composes or known.name.startswith("L2"):
         conditions = torch.eye(count, dtype=torch.float64)
-        value = _cosine(known.law, known.none or known.law, conditions)
+        value = _cosine(known.law, known.unconditional or known.law, conditions)
         yield zero(f"cosine@{known.name}", value, count, ZERO)
 
 
@@ -190,7 +190,7 @@ def _score_change() -> Statements:
         x, sigma = condition.new_zeros(1, known.blocks.shape[1]), condition.new_full((1,), level)
         for block, more in enumerate(torch.eye(3).to(condition)):
             change = known.score(x, sigma, condition + more) - known.score(x, sigma, condition)
-            formula = laws.shifted_change(known, level, block)
+            formula = laws.shifted_change(level, block)
             # Relative to the largest: with little noise scores are large.
             worst = max(worst, ((change[0] - formula).abs().max() / formula.abs().max()).item())
     yield zero("score_change_residual@T4", worst, 3 * len(known.levels), ZERO)
@@ -218,35 +218,33 @@ def _divergences() -> Statements:
     for known in (*map(laws.coupled_gaussian, laws.COUPLED_DIVERGENCE), laws.shifted_gaussian()):
         law, own = _normals(known)
         yield from _integrated(known.name, divergence_split(law, own), law, law.product(own))
-    table = Table(laws.sign_table(0.5))
-    split = divergence_split(
-        table, [(each, table.marginal(each)) for each in laws.signs(0.5).blocks]
-    )
+    table, blocks = DiscreteLaw(laws.sign_table(0.5)), laws.signs(0.5).blocks
+    split = divergence_split(table, [(each, table.marginal(each)) for each in blocks])
     yield zero("split_residual@T8", split.residual, 1, SPLIT)
 
 
 def _one_marked() -> Statements:
     """T5 with one object marked: all of the divergence is what is not known of the other cells."""
     mark = torch.eye(laws.CELLS, dtype=torch.float64)[0]
-    law, without, mine = Table(laws.scene_table(mark)), Table(laws.scene_table(0 * mark)), mark > 0
-    split = divergence_split(law, [(mine, law.marginal(mine))], (~mine, without.marginal(~mine)))
+    law, without = DiscreteLaw(laws.scene_table(mark)), DiscreteLaw(laws.scene_table(0 * mark))
+    mine, others = mark > 0, mark == 0
+    split = divergence_split(law, [(mine, law.marginal(mine))], (others, without.marginal(others)))
     yield zero("split_residual@T5_one", split.residual, 1, SPLIT)
     yield zero("dependence@T5_one", abs(split.dependence), 1, SPLIT)
     yield nonzero("background_leak@T5_one", split.background_leak, 1)
 
 
-def _normals(known: Known) -> tuple[Normal, list[tuple[Tensor, Normal]]]:
+def _normals(known: KnownLaw) -> tuple[Normal, list[tuple[Tensor, Normal]]]:
     """Return a normal law given 1 for every block, and each block's law given its own alone."""
     condition, covariance = known.conditions[-1:], laws.constant_covariance(known.law)
     law = Normal(known.law.mean(condition)[0], covariance)
     means = [known.law.mean(alone(condition, j))[0] for j in range(len(known.blocks))]
     single = [Normal(mean, covariance) for mean in means]
-    return law, [
-        (pixels, each.marginal(pixels)) for pixels, each in zip(known.blocks, single, strict=True)
-    ]
+    own = zip(known.blocks, single, strict=True)
+    return law, [(pixels, each.marginal(pixels)) for pixels, each in own]
 
 
-def _integrated(name: str, split: Split, law: Normal, other: Normal) -> Statements:
+def _integrated(name: str, split: DivergenceSplit, law: Normal, other: Normal) -> Statements:
     integral = over_noise(lambda variance: law.noisy(variance).fisher(other.noisy(variance)))
     yield zero(f"split_residual@{name}", split.residual, 1, SPLIT)
     yield zero(f"kl_minus_integral@{name}", abs(split.whole - integral), 1, INTEGRAL)
@@ -256,10 +254,8 @@ def _random_splits(generator: torch.Generator) -> Statements:
     """The split on laws of no structure: blocks {0} and {1}, background {2}."""
     eye = torch.eye(3, dtype=torch.bool)
     chance = unit_noise(torch.zeros(4, 3, 3, 3).double(), generator).exp()
-    table, *others = (Table(each / each.sum()) for each in chance)
-    first, second, rest = (
-        (mask, law.marginal(mask)) for mask, law in zip(eye, others, strict=True)
-    )
+    table, *others = (DiscreteLaw(each / each.sum()) for each in chance)
+    first, second, rest = [(m, law.marginal(m)) for m, law in zip(eye, others, strict=True)]
     split = divergence_split(table, [first, second], rest)
     yield zero("split_residual@3x3x3", split.residual, 1, SPLIT)
     root = unit_noise(torch.zeros(4, 3, 4).double(), generator)
@@ -302,23 +298,22 @@ def _features() -> Statements:
 def _scenes(count: int, generator: torch.Generator) -> Statements:
     """T5 and T5b: to mark one object makes objects in all other cells less likely."""
     mark, cells = torch.eye(laws.CELLS, dtype=torch.float64)[0], range(laws.CELLS)
-    chance = [
-        torch.stack([table.select(cell, 1).sum() for cell in cells])
-        for table in (laws.scene_table(mark), laws.scene_table(0 * mark))
-    ]
-    change = chance[0] - chance[1]
+    with_mark, without = laws.scene_table(mark), laws.scene_table(0 * mark)
+    change = torch.stack(
+        [with_mark.select(cell, 1).sum() - without.select(cell, 1).sum() for cell in cells]
+    )
     far = (change[1:] / change[0] - laws.leak_limit()).abs().max().item()
     yield zero("signed_leak_residual@T5_one", far, laws.CELLS - 1, PRINTED)
-    for level in laws.COUPLING_ONE_TOLD:
+    for level in laws.COUPLING_ONE_MARKED:
         x, first, present = laws.labelled_scenes(count, level, generator)
         sigma, apart = x.new_full((count,), level), 1 - torch.eye(laws.CELLS).to(x)
-        inner = denoised_jacobian(laws.scene_everything().score, x, sigma, present)
+        inner = denoised_jacobian(laws.scene_all_marked().score, x, sigma, present)
         worst = (inner * apart).abs().max().item()
         yield zero(f"cells_coupled@T5_all_{level:g}", worst, count, ZERO)
-        inner = score_jacobian(laws.scene_one().score, x, sigma, first).abs()
+        inner = score_jacobian(laws.scene_one_marked().score, x, sigma, first).abs()
         most = (inner * apart).amax(dim=(1, 2)) / (inner * (1 - apart)).amax(dim=(1, 2))
         yield Statement(f"cells_coupled@T5_one_{level:g}", Measurement.mean(most.tolist()))
-    for level in laws.LEAK_ONE_TOLD:
+    for level in laws.LEAK_ONE_MARKED:
         ratio = _leak_ratio(count, level, generator)
         near = abs(ratio.value + laws.leak_limit()) <= LIMIT if level == 10 else None
         yield Statement(f"leak_ratio@T5_one_{level:g}", ratio, near)
@@ -327,7 +322,7 @@ def _scenes(count: int, generator: torch.Generator) -> Statements:
 def _leak_ratio(count: int, level: float, generator: torch.Generator) -> Measurement:
     """Return the change of the score at another cell over that at the marked one."""
     x, first, _ = laws.labelled_scenes(count, level, generator)
-    score, sigma = laws.scene_one().score, x.new_full((count,), level)
+    score, sigma = laws.scene_one_marked().score, x.new_full((count,), level)
     moved = (score(x, sigma, first) - score(x, sigma, 0 * first)).abs()
     own, others = (moved * first).sum(dim=1), (moved * (1 - first)).sum(dim=1)
     return shared([(others / (laws.CELLS - 1), own)])
@@ -385,7 +380,7 @@ def _on_a_plane(eta: float) -> Statements:
     clean = frequency.cos().prod(dim=1) - eta * frequency.sin().prod(dim=1)
     worst = (seen - clean).abs().max().item()
     yield zero(f"denoised_characteristic@T8_{eta:g}", worst, 25, ZERO)
-    chances = (Table(each.log_weight(torch.zeros(1, 1))[0].exp()) for each in (law, product))
+    chances = (DiscreteLaw(each.log_weight(torch.zeros(1, 1))[0].exp()) for each in (law, product))
     divergence = next(chances).divergence(next(chances))
     integral = over_noise(partial(pair.fisher, product), span=(0.015, 1e5))
     yield zero(f"kl_minus_integral@T8_{eta:g}", abs(divergence - integral), 1, INTEGRAL)

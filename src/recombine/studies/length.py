@@ -1,9 +1,9 @@
 """After at most three objects, how many more does a model draw at the places it is given?
 
 Bradley 2025 (arXiv 2509.16447): Exp. 1 (`grid_all`), 2 (`grid_one`), 3 (`list_all`) and the repairs
-by a local network, 2L (`grid_one-local-guided`) and 3L (`list_all-local`). The first three share one
-network and one way for the condition to enter, a vector for the whole image; what differs is which
-objects the condition names, and in which form.
+by a local network, 2L (`grid_one-local-guided`) and 3L (`list_all-local`). The first three share
+one network and one way for the condition to enter, a vector for the whole image; what differs is
+which objects the condition names, and in which form.
 
     recombine run length:grid_all --seeds 0-1          # 2 to 3 minutes a seed on one H200
     recombine measure zoo:grid_all --what length       # measure shipped weights again
@@ -24,7 +24,7 @@ from recombine.condition import (
     all_objects_shuffled,
     one_object,
 )
-from recombine.measure.locality import Locality
+from recombine.measure.ablation import Locality
 from recombine.measure.requests import Length
 from recombine.models.entry import Channels, Vector
 from recombine.models.local import STUDY_LOCAL, Cells, Places
@@ -94,7 +94,7 @@ def local(window: int) -> Callable[[Cell], Cell]:
 
 def guided(cell: Cell) -> Cell:
     """Return the cell sampled with guidance, whose null is the empty condition."""
-    return replace(cell, sampler=replace(cell.sampler, guidance=Guidance(torch.zeros_like, 3.0)))
+    return replace(cell, sampler=Sampler(steps=18, guidance=Guidance(torch.zeros_like, 3.0)))
 
 
 AXES = {
@@ -155,13 +155,23 @@ AXES = {
     ),
 }
 
+OBJECTS = list(AXES["objects"].levels)
+
 STUDY = study(
     "After at most three objects, how many more does a model draw at the places it is given?",
     BASE,
     AXES,
     (
-        {"condition": ["grid_all", "grid_one", "list_all"], "objects": list(AXES["objects"].levels)},
-        {"condition": "grid_one", "network": "local", "objects": list(AXES["objects"].levels), "sampling": "guided"},
+        {
+            "condition": ["grid_all", "grid_one", "list_all"],
+            "objects": list(AXES["objects"].levels),
+        },
+        {
+            "condition": "grid_one",
+            "network": "local",
+            "objects": list(AXES["objects"].levels),
+            "sampling": "guided",
+        },
         {"condition": "list_all", "network": "local", "objects": list(AXES["objects"].levels)},
         {"condition": "grid_one", "network": ["local", "global_window", "channels"]},
         {"condition": "list_all", "network": "local", "sampling": "guided"},

@@ -39,9 +39,7 @@ LAYERS, WIDTH, HEADS = 4, 64, 4
 BASE = Cell(
     Training(
         world=Shapes2D(among=BINARY.seen),
-        network=DiT(
-            KL.latent, KL.side, entry=Vector(9), layers=LAYERS, width=WIDTH, heads=HEADS
-        ),
+        network=DiT(KL.latent, KL.side, entry=Vector(9), layers=LAYERS, width=WIDTH, heads=HEADS),
         budget=Budget(5_000, 32, 1e-3, warm_up=200, decay=cosine, ema=0.995),
         conditioner=Conditioner(all_objects, LABELS),
         objective=Diffusion(sigma_data=1.0),
@@ -57,9 +55,7 @@ JEPA = Jepa(layers=(1, 2, 3), normalised=True)
 
 def masked(head: Any, sampler: Unmask, **fields: Any) -> Callable[[Cell], Cell]:
     """Return the change to a masked transformer of the same size with this head."""
-    network = Masked(
-        features=LABELS.features, head=head, layers=LAYERS, width=WIDTH, heads=HEADS
-    )
+    network = Masked(features=LABELS.features, head=head, layers=LAYERS, width=WIDTH, heads=HEADS)
 
     def change(cell: Cell) -> Cell:
         training = replace(cell.training, network=network, **fields)
@@ -68,7 +64,11 @@ def masked(head: Any, sampler: Unmask, **fields: Any) -> Callable[[Cell], Cell]:
     return change
 
 
-CODES = {"head": LogitHead(VQ.codes or 0), "sampler": Unmask(), "view": Codes("tokenizer_vq", VQ)}
+CODES: dict[str, Any] = {
+    "head": LogitHead(VQ.codes or 0),
+    "sampler": Unmask(),
+    "view": Codes("tokenizer_vq", VQ),
+}
 
 AXES = {
     "model": Axis(

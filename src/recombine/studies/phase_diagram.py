@@ -9,7 +9,6 @@ starts from the same map. The paper shows single points of this diagram.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -20,11 +19,13 @@ from torch import Tensor
 from recombine.linear import analysis, deep, symmetric
 from recombine.linear.sim import Sim
 from recombine.measure.subject import Findings
-from recombine.measurement import Measurement, Number
+from recombine.measurement import Measurement
 from recombine.studies.swing_by import share
 from recombine.study import Watched, study
 
 LOOKS = 300
+POINT = ("ratio", "correlation", "dimensions", "depth", "bump_share", "low", "high", "bump_median")
+"""What the array of points has in each column."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class PhaseDiagram:
             watch(done, len(slabs))
         shape = (len(self.dimensions), len(self.depths), *bumps[0].shape)
         every = torch.stack(bumps).view(shape)
-        return Findings(self.measured(every > 0.01), dict(self.curves(every)))
+        return Findings(self.measured(every > 0.01), arrays={"points": self.points(every)})
 
     def tiny(self) -> "PhaseDiagram":
         """Return four points of the diagram with four starts."""
@@ -129,24 +130,25 @@ class PhaseDiagram:
                 found[f"bump_share@{name}{value:g}"] = share(part.flatten())
         return found
 
-    def curves(
+    def points(
         self, bumps: Float[Tensor, "dimension depth ratio correlation start"]
-    ) -> Iterator[tuple[str, list[list[Number]]]]:
-        """Return share and median of the bumps over the ratio, a curve for all that else varies."""
-        for i, j, k in product(*map(range, (*bumps.shape[:2], bumps.shape[3]))):
-            name = line(self.dimensions[i], self.depths[j], self.correlations[k])
-            rows = list(zip(self.ratios, bumps[i, j, :, k], strict=True))
-            shares = ((ratio, share(rise > 0.01)) for ratio, rise in rows)
-            yield (
-                f"bump_share@{name}",
-                [[ratio, each.value, each.low or 0.0, each.high or 0.0] for ratio, each in shares],
+    ) -> Float[Tensor, "point 8"]:
+        """Return a row a point of the diagram: where it is, share, interval and median of bumps."""
+        rows = []
+        for place in product(*(range(each) for each in bumps.shape[:4])):
+            dimension, depth, ratio, correlation = place
+            rise = bumps[place]
+            risen = share(rise > 0.01)
+            rows.append(
+                [
+                    self.ratios[ratio],
+                    self.correlations[correlation],
+                    self.dimensions[dimension],
+                    self.depths[depth],
+                    *(risen.value, risen.low or 0.0, risen.high or 0.0, float(rise.median())),
+                ]
             )
-            yield f"bump_median@{name}", [[ratio, float(rise.median())] for ratio, rise in rows]
-
-
-def line(dimensions: int, depth: int, correlation: float) -> str:
-    """Return what a curve over the ratio is called."""
-    return f"dimensions{dimensions}-depth{depth}-correlation{correlation:g}"
+        return torch.tensor(rows, dtype=torch.float64)
 
 
 STUDY = study(

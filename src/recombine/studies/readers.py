@@ -11,11 +11,12 @@ ones included, so that it can name what it sees.
 from dataclasses import replace
 
 from recombine.condition import Conditioner, all_objects
-from recombine.measure.readers import DetectorError, ReaderError
+from recombine.measure.detection import DetectorError
+from recombine.measure.reader_error import ReaderError
 from recombine.models.detector import Detector
 from recombine.models.probe import Probe
-from recombine.objectives.detection import Detection, Targets
 from recombine.objectives.classification import Classification, concepts
+from recombine.objectives.detection import Detection, Targets
 from recombine.study import Axis, Cell, Level, study
 from recombine.train import cosine
 from recombine.training import Budget, Training

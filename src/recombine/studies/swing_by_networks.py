@@ -126,7 +126,11 @@ class Descent:
         if not seen.isfinite().all():
             rate = self.learning_rate
             raise ValueError(f"training blows up at a learning rate of {rate}; take a lower one")
-        return Findings(self.measured(epochs, seen, losses, corners), self.curves(epochs, seen))
+        return Findings(
+            self.measured(epochs, seen, losses, corners),
+            self.curves(epochs, seen),
+            arrays={"tracks": self.tracks(epochs, seen)},
+        )
 
     def tiny(self) -> "Descent":
         """Return two networks and few points."""
@@ -202,16 +206,25 @@ class Descent:
         return 2 * self.learning_rate / self.dimensions * steps
 
     def curves(self, epochs: Tensor, seen: Tensor) -> dict[str, Rows]:
-        """Return outputs over time along the first and the last concept, and the loss of all."""
-        target, last = self.task.target.to(seen), len(self.means) - 1
+        """Return the loss of all networks over time, and the means of the concepts."""
+        target = self.task.target.to(seen)
         loss = analysis.out_of_distribution_loss(seen, target)
-        some = slice(None, None, max(1, len(seen) // 120))
-        found = {"loss_of_networks": spread(epochs[some], loss[some])}
-        for number in range(min(SHOWN, self.networks)):
-            outputs = seen[some, number]
-            found[f"first@{number}"] = curve(epochs[some], outputs[:, 0])
-            found[f"last@{number}"] = curve(epochs[some], outputs[:, last])
-        return {**found, "target": curve(torch.arange(1, last + 2), target[: last + 1])}
+        some, concepts = _thinned(seen), len(self.means)
+        return {
+            "loss_of_networks": spread(epochs[some], loss[some]),
+            "target": curve(torch.arange(1, concepts + 1), target[:concepts]),
+        }
+
+    def tracks(self, epochs: Tensor, seen: Tensor) -> Float[Tensor, "network time 3"]:
+        """Return of some networks the epoch, and the outputs for the first and last concept."""
+        outputs = seen[_thinned(seen), :SHOWN][..., [0, len(self.means) - 1]].transpose(0, 1)
+        time = epochs[_thinned(seen), None].expand(*outputs.shape[:2], 1)
+        return torch.cat([time, outputs], dim=-1).float().cpu()
+
+
+def _thinned(seen: Tensor) -> slice:
+    """Return every so-manieth measurement: a figure shows about 120."""
+    return slice(None, None, max(1, len(seen) // 120))
 
 
 def _changed(**fields: Any) -> Callable[[Descent], Descent]:

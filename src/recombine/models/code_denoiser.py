@@ -1,4 +1,4 @@
-"""A denoiser that says of each noisy vector which code it was: continuous noise, discrete answers.
+"""A denoiser with a logit for every code: continuous noise, discrete outputs.
 
 After continuous diffusion for categorical data (Dieleman et al. 2022); here vectors are those of a
 codebook and do not learn. The denoised vector is the mean over codes, so the sampler is that of any
@@ -19,12 +19,12 @@ from recombine.models.heads import Codebook
 
 
 @dataclass(frozen=True)
-class Votes:
-    """A transformer that gives each code of a book a vote for every noisy vector.
+class CodeDenoiser:
+    """A transformer with a logit for each code of a book at every noisy vector.
 
-    Votes are added to what the noisy vector itself says by Bayes' rule. So the network has only to
-    tell how likely codes are given all else; with nothing to tell, the answer is exact for vectors
-    that are drawn from the book evenly, each by itself.
+    Its logits are added to the likelihood of the noisy vector under each code (Bayes' rule). So the
+    network has only to predict how likely codes are given all else; with nothing to predict from,
+    the result is exact for vectors that are drawn from the book evenly and independently.
     """
 
     of: DiT
@@ -32,17 +32,20 @@ class Votes:
 
     def __post_init__(self) -> None:
         if self.of.patch != 1:
-            raise ValueError(f"codes are voted on one by one, a patch of 1; got {self.of.patch}")
+            raise ValueError(f"codes are predicted one by one, a patch of 1; got {self.of.patch}")
 
-    def build(self) -> "Voter":
+    def build(self) -> "CodeDenoiserModule":
         """Return the network with fresh weights."""
-        return Voter(self)
+        return CodeDenoiserModule(self)
 
 
-class Voter(nn.Module):
-    """The weights of a `Votes`: a denoiser as it is."""
+class CodeDenoiserModule(nn.Module):
+    """The weights of a `CodeDenoiser`."""
 
-    def __init__(self, of: Votes) -> None:
+    denoises = True
+    """It takes x and sigma as they are, and is not to be preconditioned."""
+
+    def __init__(self, of: CodeDenoiser) -> None:
         super().__init__()
         vectors = of.book.vectors()
         if vectors.shape[1] != of.of.channels:
@@ -61,28 +64,28 @@ class Voter(nn.Module):
         self,
         x: Float[Tensor, "batch latent row column"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         clean: Float[Tensor, "batch latent row column"] | None = None,
-    ) -> Float[Tensor, " batch *answer"]:
-        """Return the guess; given the `clean` vectors, how many nats their codes come unexpected.
+    ) -> Float[Tensor, " batch *output"]:
+        """Return the denoised vectors; given the `clean` ones, the cross-entropy of their codes.
 
         Both in one call: wrapped networks (DDP, autocast) have no other way in.
         """
         check_call(x, sigma, condition)
         level = per_image(sigma, x)
         hidden = self.network(x / (level**2 + 1).sqrt(), quarter_log(sigma), condition)
-        # At low noise the difference of two codes is many times what mixed precision tells apart.
+        # At low noise two codes differ by many times the resolution of mixed precision.
         with torch.autocast(x.device.type, enabled=False):
-            votes = self.outlet(hidden.movedim(1, -1).to(self.vectors.dtype))
-            near = self._near(x)
-            # What is nearest counts 0, so that the others keep their digits.
-            near = near - near.amax(-1, keepdim=True)
-            logits = votes + near / level**2
+            prior = self.outlet(hidden.movedim(1, -1).to(self.vectors.dtype))
+            close = self._closeness(x)
+            # The nearest code gets 0, so that the others keep their digits.
+            close = close - close.amax(-1, keepdim=True)
+            logits = prior + close / level**2
             if clean is not None:
-                ids = self._near(clean).argmax(-1)
+                ids = self._closeness(clean).argmax(-1)
                 return F.cross_entropy(logits.movedim(-1, 1), ids, reduction="none")
             denoised = (logits.softmax(-1) @ self.vectors).movedim(-1, 1)
         return denoised.to(x.dtype)
 
-    def _near(self, x: Tensor) -> Float[Tensor, "batch row column code"]:
+    def _closeness(self, x: Tensor) -> Float[Tensor, "batch row column code"]:
         return closeness(x.movedim(1, -1).to(self.vectors.dtype), self.vectors)

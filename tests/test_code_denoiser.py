@@ -4,22 +4,22 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from recombine.experiments import jitter, loss_or_masks
+from recombine.experiments.autoencoder import KL, VQ
+from recombine.session import untrained
 from torch import Tensor, nn
 
 from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
-from recombine.experiments import jitter, loss_or_masks
-from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.blocks import closeness
+from recombine.models.code_denoiser import CodeDenoiser, CodeDenoiserModule
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from recombine.models.gaussian import Constant
 from recombine.models.mixture import MixtureLaw
-from recombine.models.voter import Voter, Votes
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion, Dropout
 from recombine.sample.heun import DenoisingGenerator
-from recombine.session import untrained
 from recombine.views import Latents, tokenizer
 
 SIDE = 3
@@ -36,9 +36,11 @@ class Corners:
 LAW = torch.tensor([0.1, 0.2, 0.3, 0.4])
 
 
-def voter(prior: Tensor | None = None) -> Voter:
+def voter(prior: Tensor | None = None) -> CodeDenoiserModule:
     """A network that hears nothing, and knows how often each code is, if that is told."""
-    made = Votes(DiT(2, SIDE, entry=Vector(2), width=8, layers=1, heads=2), Corners()).build()
+    made = CodeDenoiser(
+        DiT(2, SIDE, entry=Vector(2), width=8, layers=1, heads=2), Corners()
+    ).build()
     if prior is not None:
         with torch.no_grad():
             made.outlet.bias.copy_(prior.log())
@@ -140,8 +142,8 @@ def test_losses_ask_the_same_and_count_levels_as_they_say(rng: torch.Generator):
     weights = 1 / sigma**2 + 1
     for loss, expected in (
         (CodeDiffusion(), nats.mean()),
-        (CodeDiffusion(named=False), (weights * squares).mean()),
-        (CodeDiffusion(named=False, weighed=False), squares.mean()),
+        (CodeDiffusion(cross_entropy=False), (weights * squares).mean()),
+        (CodeDiffusion(cross_entropy=False, weighed=False), squares.mean()),
     ):
         found = loss(made, clean, told, generator=torch.Generator().manual_seed(1))
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
@@ -228,13 +230,13 @@ def test_the_two_losses_start_from_the_same_weights_and_differ_in_nothing_else()
         seeded("loss_or_masks", variant, [], True, {}) for variant in ("named", "squared")
     )
     first, second = (untrained(plan, torch.device("cpu")) for plan in (named, squared))
-    assert isinstance(first, Voter)
+    assert isinstance(first, CodeDenoiserModule)
     for one, two in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
         assert torch.equal(one, two)
     plain, one, two = jitter.vq_still_seen_small, loss_or_masks.named, loss_or_masks.squared
     asks, question = plain.asks, plain.question
     for each in (one, two):
-        assert isinstance(each.network, Votes)
+        assert isinstance(each.network, CodeDenoiser)
         same = replace(each, network=plain.network, objective=plain.objective, asks=asks)
         assert replace(same, question=question) == plain
         assert each.network.of == plain.network
@@ -246,9 +248,9 @@ def test_the_two_losses_start_from_the_same_weights_and_differ_in_nothing_else()
 
 def test_wrong_use_is_said():
     with pytest.raises(ValueError, match="a patch of 1; got 2"):
-        Votes(DiT(2, 4, patch=2, width=8, heads=2), Corners())
+        CodeDenoiser(DiT(2, 4, patch=2, width=8, heads=2), Corners())
     with pytest.raises(ValueError, match="the codes have 2 numbers each; .* vectors of 3"):
-        Votes(DiT(3, 4, width=8, heads=2), Corners()).build()
+        CodeDenoiser(DiT(3, 4, width=8, heads=2), Corners()).build()
     for wrong in (
         replace(loss_or_masks.named, objective=Diffusion()),
         replace(jitter.vq_still_seen_small, objective=CodeDiffusion()),

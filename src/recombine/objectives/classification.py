@@ -1,4 +1,4 @@
-"""Naming: say the concept of every factor, in images that are marred a little.
+"""Classification: the concept of every factor, in slightly noisy images.
 
 A probe has to read what models draw, so it does not see renders as they are.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from recombine.denoiser import per_image, unit_noise
 from recombine.models.probe import Probe
@@ -22,7 +22,7 @@ def concepts(scenes: Scenes) -> Int[Tensor, "batch factor"]:
 
 
 @dataclass(frozen=True)
-class Naming:
+class Classification:
     """Cross-entropy, a mean over factors; every image has noise of its own strength up to `noise`.
 
     `counts` are how many concepts each factor has.
@@ -35,6 +35,10 @@ class Naming:
         if not 0 <= self.noise < float("inf"):
             raise ValueError(f"noise is finite and not negative; got {self.noise}")
 
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """Return the model to be trained: the network itself."""
+        return network
+
     def __call__(
         self,
         denoiser: Callable[..., Tensor],
@@ -43,7 +47,7 @@ class Naming:
         *,
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
-        """Return the loss of one batch; the "denoiser" is a probe, the condition its answers."""
+        """Return the loss of one batch; the "denoiser" is a probe, the condition its targets."""
         strength = torch.rand(len(image), generator=generator, device=generator.device)
         strength = per_image(self.noise * strength.to(image), image)
         logits = denoiser((image + strength * unit_noise(image, generator)).clamp(0, 1)).float()
