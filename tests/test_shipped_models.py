@@ -8,7 +8,7 @@ import torch
 from recombine import run as runner
 from recombine import zoo
 from recombine.commands.measure import plan_of
-from recombine.commands.tour import Stop, requests, visit
+from recombine.commands.tour import drawn, requests, shipped_model
 from recombine.experiments.objective import means
 from recombine.measurement import Measurement
 from recombine.models.probe import Probe
@@ -25,12 +25,11 @@ MODELS = ["grid_all", "grid_one", "grid_one_local", "list_all", "list_all_local"
 
 @pytest.mark.parametrize(("name", "told"), [("grid_one", 1), *((name, 4) for name in MODELS)])
 def test_they_succeed_as_often_as_their_records_say(name: str, told: int):
-    path = zoo.path(name)
-    plan, record = plan_of(path), zoo.record(name)
+    record = zoo.record(name)
     with torch.inference_mode():
-        asked = requests(plan.experiment, (told,), SAMPLES, seed=0, device=CPU)
-        trained = runner.loaded(plan, path, runner.machine(CPU))
-        (answer,) = visit(Stop(name, "", ""), record, trained, asked, zoo.detector(), 0).answers
+        trained = shipped_model(name, CPU)
+        placed = requests(trained.experiment, (told,), SAMPLES, seed=0, device=CPU)
+        (answer,) = drawn(trained, placed, zoo.detector(), 0)
     strict = "grid_one" not in name
     good = round(answer.outcome.success(strict).value * SAMPLES)
     assert likely(good, record.measurements[f"success@{told}"])
