@@ -13,18 +13,19 @@ from recombine import run as runner
 from recombine import zoo
 from recombine.commands.measure import plan_of, with_steps
 from recombine.condition import EncodesPlaces
-from recombine.experiment import Drawn, Experiment, Trained, unwatched
+from recombine.experiment import Experiment, Trained
 from recombine.experiments.length_generalization import told_apart
 from recombine.measure.length import Outcome, Request, outcome
 from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
-from recombine.render.camera import look_at, places, project
+from recombine.render.camera import look_at, project
 from recombine.report.matrix import Panel, PanelRow, matrix
 from recombine.report.picture import RADIUS as AROUND
 from recombine.report.picture import Part, Ring, enlarged, pictures, ring_alone
 from recombine.report.table import duration
-from recombine.worlds.clevr import EXTENT, EYE, SIZES, Clevr
+from recombine.sample.heun import Drawn, unwatched
+from recombine.worlds.clevr import EXTENT, EYE, SIZES, Clevr, places
 
 SEEN = 3
 """The most objects in an image that the shipped models were trained on."""
@@ -42,23 +43,25 @@ class Stop:
 
 
 TRUTH = Stop(
-    "true_renders", "true renders of the requested scenes", "What was requested, from the renderer."
+    "true_renders",
+    "true renders of the requested scenes",
+    "The scenes that were requested, rendered.",
 )
 TOUR = (
     Stop(
         "grid_all",
-        "conditioned on every object",
+        "in training conditioned on every object",
         "In training, the condition gave the place of every object in the image.",
     ),
     Stop(
         "grid_one",
-        "conditioned on one object",
+        "in training conditioned on one object",
         "The same images and the same network, but in training the condition gave the place of "
         "only one object in the image, chosen at random.",
     ),
     Stop(
         "grid_one_local",
-        "conditioned on one object, local network",
+        "in training conditioned on one object, local network",
         "The same images and the same condition, of one object. But in this network a part of the "
         "image depends only on the condition nearby. It samples with classifier-free guidance, "
         "without which neighbouring objects merge.",
@@ -208,7 +211,7 @@ def requests(
             replace(world, objects=(count, count)), samples, device, seed + NOT_TRAINED_ON
         )
         centre, present = places(scenes)[0], scenes.present
-        written = encode.requested(centre, present)
+        written = encode.told(centre, present)
         request = Request(*written, encode.at(centre, present), world.image(scenes))
         placed.append(PlacedRequest(request, centre, part))
     return placed
@@ -250,15 +253,17 @@ def figure(visits: Sequence[Visit], shown: int) -> Image.Image:
         (ring_alone(False, 34), "no object was found there"),
     )
     heads = [
-        in_words(answer.objects) + (", never seen" if answer.objects > SEEN else "")
+        in_words(answer.objects) + " (not in training)" * (answer.objects > SEEN)
         for answer in visits[0].answers
     ]
-    most = max(answer.objects for answer in visits[0].answers)
     rows = [
         PanelRow(visit.stop.label, [_panel(answer, shown) for answer in visit.answers])
         for visit in visits
     ]
-    title = f"Trained on images of 1 to {SEEN} objects, then conditioned on up to {most} places"
+    *some, most = (str(answer.objects) for answer in visits[0].answers)
+    title = (
+        f"Diffusion models trained on 1 to {SEEN} objects; requested: {', '.join(some)} and {most}"
+    )
     return matrix(title, key, heads, rows)
 
 
