@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from recombine.experiment import Trained
 
 from recombine import __main__ as command_line
 from recombine import zoo
 from recombine.commands import demo, tour
 from recombine.condition import Conditioner, Grid
-from recombine.experiment import Trained
 from recombine.measurement import Measurement
+from recombine.render.camera import places
 from recombine.report.page import Group, Picture, Section, page
 from recombine.worlds.circles import Circles
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 from small_zoo import SMALL, bright_pixels, painted, shipped, use
 
 CPU = torch.device("cpu")

@@ -205,9 +205,7 @@ def sheet(
     return tiled(large, ceil(sqrt(len(large))))
 
 
-def announce(
-    options: SampleOptions, chosen: ChosenPlaces, counted: FoundAtPlaces | None
-) -> None:
+def announce(options: SampleOptions, chosen: ChosenPlaces, counted: FoundAtPlaces | None) -> None:
     """Say where the picture is and what is in it."""
     measured = counted.measurements if counted else {}
     objects = described(counted.found) if counted else []
