@@ -76,9 +76,9 @@ def test_each_factor_is_dropped_by_itself_a_tenth_of_the_time(encode: Labels):
 def test_nothing_is_dropped_from_what_is_asked_for_but_by_mistake(scenes: Scenes):
     generator = torch.Generator().manual_seed(0)
     told = LABELS(scenes)
-    assert Conditioner(all_objects, LABELS).asked(told, generator) is told
-    assert FactorDropout(all_objects, LABELS).asked(told, generator) is told
-    wrong = FactorDropout(all_objects, LABELS, when_sampling=True).asked(told, generator)
+    assert Conditioner(all_objects, LABELS).for_sampling(told, generator) is told
+    assert FactorDropout(all_objects, LABELS).for_sampling(told, generator) is told
+    wrong = FactorDropout(all_objects, LABELS, when_sampling=True).for_sampling(told, generator)
     assert 0 < (wrong[..., -1] == 0).float().mean() < 0.2
 
 

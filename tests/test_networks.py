@@ -280,19 +280,25 @@ def test_an_image_of_the_wrong_size_is_named(declared):
     ("declare", "message"),
     [
         (lambda: Vector(0), r"width is at least 1; got Vector\(width=0, waves=0\)"),
-        (lambda: Tokens(1, 4), "a number to say and a flag; got width 1"),
+        (lambda: Tokens(1, 4), "a number and a flag at least; got width 1"),
         (lambda: replace(UNET, blocks=0), "blocks is at least 1"),
         (lambda: replace(UNET, multipliers=()), r"a positive multiplier; got \(\)"),
         (lambda: replace(UNET, multipliers=(1, 0)), r"a positive multiplier; got \(1, 0\)"),
         (lambda: replace(UNET, size=18), "18 pixels cannot be shrunk 4-fold"),
         (lambda: replace(UNET, attention=(16,)), r"some of the sides \(8, 4\); got \[16\]"),
         (lambda: replace(UNET, head=5), "16 channels cannot be cut into heads of 5"),
-        (lambda: replace(UNET, attention=(), entry=Tokens(3, 4)), "heard by attention"),
+        (
+            lambda: replace(UNET, attention=(), entry=Tokens(3, 4)),
+            "condition tokens need attention",
+        ),
         (
             lambda: replace(UNET, entry=FactorRows(3, 2)),
-            r"no tokens .* got Rows\(factors=3, features=2\)",
+            r"no tokens .* got FactorRows\(factors=3, features=2\)",
         ),
-        (lambda: FactorRows(0, 2), r"factors is at least 1; got Rows\(factors=0, features=2\)"),
+        (
+            lambda: FactorRows(0, 2),
+            r"factors is at least 1; got FactorRows\(factors=0, features=2\)",
+        ),
         (lambda: replace(DIT, patch=3), "a side of 8 has no whole patches of 3"),
         (lambda: replace(DIT, heads=3), "a multiple of 4 and of 3, the heads; got 16"),
         (lambda: replace(LOCAL, window=6), "reaches 0 to 5 cells to each side; got 6"),
@@ -417,7 +423,7 @@ def test_waves_tell_places_apart_and_zeros_still_say_nothing():
     answer = network(x[:1].expand_as(x), clock, near)
     plain = perturbed(replace(declared, entry=Vector(3)))(x[:1].expand_as(x), clock, near)
     assert (answer[0] - answer[1]).abs().max() > 3 * (plain[0] - plain[1]).abs().max()
-    hears = network.embedding.told
+    hears = network.embedding.condition
     assert not hears(torch.zeros(1, 3)).any()
     assert hears.layer.in_features == 3 * (2 * 4 + 1)
 

@@ -11,7 +11,7 @@ from jaxtyping import config
 from scipy.stats import chi2, kstest, norm
 from torch import Tensor
 
-from recombine.models.heads import DiffusionHead, Gaussian, GaussianMixture, LogitHead, MixtureHead
+from recombine.models.heads import DiffusionHead, GaussianMixture, LogitHead, MixtureHead
 from recombine.models.masked import Masked, Predicted
 from recombine.sample.guidance import Guidance
 from recombine.sample.heun import HEUN, Sampler, seeded_noise
@@ -150,7 +150,6 @@ def test_one_step_samples_everything_at_once():
 MODELS = [
     Masked(7, 1, 1, LogitHead(16), width=16, layers=1, heads=2),
     Masked(7, 1, 1, MixtureHead(2, 3), width=16, layers=1, heads=2),
-    Masked(7, 1, 1, Gaussian(2), width=16, layers=1, heads=2),
     Masked(7, 1, 1, DiffusionHead(2, 1, 16), width=16, layers=1, heads=2),
 ]
 QUICK = Unmask(descent=Sampler(steps=3))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from recombine.experiment import Plan
-from recombine.experiments.autoencoder import KL, VQ
 from torch import Tensor, nn
 
 from recombine import run
 from recombine.checkpoint import Checkpoint, checkpoints, packed, unpack
 from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
+from recombine.experiment import Plan
+from recombine.experiments.autoencoder import KL, VQ
 from recombine.graph import GraphedStep
 from recombine.models.code_denoiser import CodeDenoiser
 from recombine.models.dit import DiT
@@ -34,7 +34,7 @@ from recombine.models.unet import UNet
 from recombine.objectives.autoencoding import Autoencoding
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion
-from recombine.objectives.jepa import Jepa, WithJepa
+from recombine.objectives.jepa import DiffusionJepa, Jepa, MaskedJepa
 from recombine.objectives.masked import (
     MaskedCrossEntropy,
     MaskedDiffusion,
@@ -43,8 +43,8 @@ from recombine.objectives.masked import (
     MaskedSquaredError,
 )
 from recombine.train import Step, Weights, train
+from recombine.views import Codes as ShippedCodes
 from recombine.views import Latents, View
-from recombine.views import LogitHead as ShippedCodes
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
@@ -104,7 +104,9 @@ def losses(
     torch.manual_seed(0)
     weights = Weights.of(kind.build().cuda(), ema=0.9)
     noise = torch.Generator("cuda").manual_seed(2)
-    average = weights.average.module if isinstance(kind.objective, WithJepa) else None
+    average = (
+        weights.average.module if isinstance(kind.objective, MaskedJepa | DiffusionJepa) else None
+    )
     step = Step(weights, kind.objective, 1.0, noise, average=average, view=view)
     taken = train(
         GraphedStep(step) if graphed else step,

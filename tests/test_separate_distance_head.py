@@ -1,20 +1,16 @@
-"""Points that learn by squared error, and their width by likelihood: which loss teaches what."""
+"""Vectors that learn by squared error, and their width by likelihood: which loss trains what."""
 
 from dataclasses import dataclass
 
 import pytest
 import torch
 import torch.nn.functional as F
-from recombine.experiments import jepa, jitter, objective, points, still
-from recombine.session import untrained
 from torch import Tensor, nn
 
-from recombine.commands.run import seeded
-from recombine.models.heads import Apart, DistanceHead, DistanceOutlet, Head, LogitHead
+from recombine.models.heads import DistanceHead, DistanceOutlet, Head, LogitHead
 from recombine.models.masked import Masked, MaskedModule
-from recombine.objectives.jepa import Jepa, WithJepa
 from recombine.objectives.masked import Corruption, MaskedCrossEntropy, MaskedSquaredError
-from recombine.sample.unmask import UnmaskingGenerator
+from recombine.sample.unmask import Unmask
 
 SIDE = 3
 
@@ -56,9 +52,9 @@ def gradients(made: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     return {name: grad.clone() for name, grad in found.items() if grad.abs().sum() > 0}
 
 
-def test_the_loss_is_the_squared_error_of_points_and_the_surprise_of_codes(rng: torch.Generator):
+def test_the_loss_is_the_squared_error_of_vectors_and_the_surprise_of_codes(rng: torch.Generator):
     """The twin, token by token; what is seen does not count."""
-    made = network(Apart(DistanceHead(Line())))
+    made = network(DistanceHead(Line(), separate=True))
     ids, hidden, told = batch(rng)
     predicted = made(ids, hidden, told)
     assert predicted.vectors is not None
@@ -66,42 +62,42 @@ def test_the_loss_is_the_squared_error_of_points_and_the_surprise_of_codes(rng: 
     total = 0.0
     for image, row, column in hidden.nonzero().tolist():
         true = ids[image, row, column]
-        point = predicted.vectors[image, row, column]
-        total += (point - Line().vectors()[true]).square().sum().item()
+        vector = predicted.vectors[image, row, column]
+        total += (vector - Line().vectors()[true]).square().sum().item()
         total -= predicted.output[image, row, column].log_softmax(-1)[true].item()
-    loss = SQUARES.of(predicted, ids, Corruption(hidden)).item()
+    loss = SQUARES.loss(predicted, ids, Corruption(hidden)).item()
     assert loss == pytest.approx(total / hidden.sum().item(), rel=1e-5)
 
 
-def test_codes_are_scored_by_the_points_that_are_told(rng: torch.Generator):
-    """The nearer, the likelier: all points that an answer names are those of its logits."""
+def test_codes_are_scored_by_the_predicted_vectors(rng: torch.Generator):
+    """The nearer, the likelier: the vectors of a prediction are those of its logits."""
     ids, hidden, told = batch(rng)
-    for head in (DistanceHead(Line()), Apart(DistanceHead(Line()))):
+    for head in (DistanceHead(Line()), DistanceHead(Line(), separate=True)):
         predicted = network(head)(ids, hidden, told)
         assert predicted.vectors is not None
         nearest = torch.cdist(predicted.vectors, Line().vectors()).argmin(-1)
         assert torch.equal(predicted.output.argmax(-1), nearest)
-    assert network(LogitHead(4))(ids, hidden, told).points is None
+    assert network(LogitHead(4))(ids, hidden, told).vectors is None
 
 
-def test_likelihood_teaches_the_width_alone(rng: torch.Generator):
+def test_likelihood_trains_the_width_alone(rng: torch.Generator):
     ids, hidden, told = batch(rng)
     for head, taught in (
-        (Apart(DistanceHead(Line())), {"outlet.scale.weight", "outlet.scale.bias"}),
+        (DistanceHead(Line(), separate=True), {"outlet.scale.weight", "outlet.scale.bias"}),
         (DistanceHead(Line()), None),
     ):
         made = network(head)
         predicted = made(ids, hidden, told)
-        reached = gradients(made, MaskedCrossEntropy().of(predicted, ids, Corruption(hidden)))
+        reached = gradients(made, MaskedCrossEntropy().loss(predicted, ids, Corruption(hidden)))
         expected = {name for name, _ in made.named_parameters()} if taught is None else taught
         assert set(reached) == expected
 
 
 def test_all_but_the_width_learns_by_squared_error_alone(rng: torch.Generator):
     ids, hidden, told = batch(rng)
-    made = network(Apart(DistanceHead(Line())))
+    made = network(DistanceHead(Line(), separate=True))
     predicted = made(ids, hidden, told)
-    whole = gradients(made, SQUARES.of(predicted, ids, Corruption(hidden)))
+    whole = gradients(made, SQUARES.loss(predicted, ids, Corruption(hidden)))
     assert predicted.vectors is not None
     error = (predicted.vectors - Line().vectors()[ids])[hidden].square().sum(-1).mean()
     squared = gradients(made, error)
@@ -110,20 +106,20 @@ def test_all_but_the_width_learns_by_squared_error_alone(rng: torch.Generator):
         torch.testing.assert_close(whole[name], value, rtol=1e-4, atol=1e-6)
 
 
-def test_points_learn_the_mean_of_codes_and_widths_what_is_likeliest_around_it():
+def test_vectors_learn_the_mean_of_codes_and_widths_what_is_likeliest_around_it():
     """Half the codes are 0, half 2: squared error says 1, where one code in four lies."""
-    made = DistanceOutlet(DistanceHead(Line()), 2, apart=True)
+    made = DistanceOutlet(DistanceHead(Line(), separate=True), 2)
     optimizer = torch.optim.Adam(made.parameters(), 0.02)
     x = torch.ones(100, 2)
     ids = torch.tensor([0, 0, 2, 2] * 25)
     for _ in range(1_500):
-        logits, point = made(x), made.point(x)
-        loss = (point - Line().vectors()[ids]).square().sum(1).mean()
+        logits, vector = made(x), made.vector(x)
+        loss = (vector - Line().vectors()[ids]).square().sum(1).mean()
         optimizer.zero_grad()
         (loss + F.cross_entropy(logits, ids)).backward()
         optimizer.step()
     with torch.no_grad():
-        torch.testing.assert_close(made.point(x)[0], torch.tensor([1.0, 0.0]), atol=0.02, rtol=0)
+        torch.testing.assert_close(made.vector(x)[0], torch.tensor([1.0, 0.0]), atol=0.02, rtol=0)
         said = made(x)[0].softmax(-1)
         # The best width of those that a point at 1 allows, found by trying all.
         widths = torch.linspace(0.1, 20, 20_000)[:, None]
@@ -134,43 +130,29 @@ def test_points_learn_the_mean_of_codes_and_widths_what_is_likeliest_around_it()
     assert said[0].item() == pytest.approx(said[2].item(), rel=0.2)
 
 
-def test_the_two_losses_start_from_the_same_weights_and_differ_in_nothing_else():
-    (likely,) = seeded("points", "steered_small", [1], False, {})
-    (squared,) = seeded("points", "squared_small", [1], False, {})
-    first, second = (
-        untrained(plan, torch.device("cpu")).state_dict() for plan in (likely, squared)
-    )
+def test_the_two_losses_start_from_the_same_weights():
+    """`separate` changes what the logits train, and no weight."""
+    states = []
+    for separate in (False, True):
+        torch.manual_seed(1)
+        head = DistanceHead(Line(), separate=separate)
+        states.append(
+            Masked(side=SIDE, head=head, width=16, layers=2, heads=2).build().state_dict()
+        )
+    first, second = states
     assert list(first) == list(second)
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
-    for ours, theirs in (
-        (points.squared, points.adaln),
-        (points.squared_small, points.steered_small),
-    ):
-        assert isinstance(ours.network, Masked)
-        assert isinstance(theirs.network, Masked)
-        assert ours.network.head == Apart(theirs.network.head)  # type: ignore[arg-type]
-        assert ours.objective == MaskedSquaredError(book=ours.view)  # type: ignore[arg-type]
-        assert (ours.world, ours.view, ours.sampler) == (theirs.world, theirs.view, theirs.sampler)
-    assert points.squared.world == still.steered_seen.world
-    assert points.squared_small.budget == jitter.steered_still_seen_small.budget
-    assert points.squared_jepa_moving_small.world == objective.maskgit_steered_small.world
-    beside = points.squared_jepa_small.objective
-    assert isinstance(beside, WithJepa)
-    assert (beside.objective, beside.jepa) == (points.squared_small.objective, jepa.NORMALISED)
-    large = points.squared_jepa.objective
-    assert isinstance(large, WithJepa)
-    assert large.jepa == Jepa(normalised=True)
 
 
 def test_it_draws_codes_of_its_book():
-    made = network(Apart(DistanceHead(Line())))
-    drawn = UnmaskingGenerator(made, made.of.shape).seeded(torch.ones(4, 2, 2), torch.arange(4))
+    made = network(DistanceHead(Line(), separate=True))
+    drawn = Unmask().generator(made, made.of.shape).seeded(torch.ones(4, 2, 2), torch.arange(4))
     assert drawn.dtype == torch.long
     assert set(drawn.flatten().tolist()) <= set(range(4))
 
 
-def test_names_have_no_points(rng: torch.Generator):
+def test_single_logits_have_no_vectors(rng: torch.Generator):
     ids, hidden, told = batch(rng)
-    with pytest.raises(ValueError, match=r"a head of points, such as Apart\(Near\(book\)\)"):
-        SQUARES.of(network(LogitHead(4))(ids, hidden, told), ids, Corruption(hidden))
+    with pytest.raises(ValueError, match=r"a head with vectors, such as DistanceHead\(book\)"):
+        SQUARES.loss(network(LogitHead(4))(ids, hidden, told), ids, Corruption(hidden))

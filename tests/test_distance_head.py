@@ -1,24 +1,21 @@
-"""Codes that are scored by their distance from a point: its law, its twin, and why it adds up."""
+"""Codes scored by the distance of a predicted vector: the law, its twin, and why it adds up."""
 
 from dataclasses import dataclass
 
 import pytest
 import torch
 import torch.nn.functional as F
-from recombine.experiments import jepa, jitter, objective, points, still
-from recombine.experiments.autoencoder import KL, VQ
-from recombine.session import untrained
 from torch import Tensor, nn
 
-from recombine.commands.run import seeded
 from recombine.models.blocks import parameters_of
-from recombine.models.heads import DistanceHead, DistanceOutlet, LogitHead, VectorInlet, outlet
+from recombine.models.heads import DistanceHead, DistanceOutlet, LogitHead, VectorInlet
 from recombine.models.masked import Masked
-from recombine.sample.unmask import UnmaskingGenerator
-from recombine.views import LogitHead as ShippedCodes
-from recombine.views import tokenizer
+from recombine.models.tokenizer import Autoencoder
+from recombine.sample.unmask import Unmask
+from recombine.views import Codes, tokenizer
 
-VIEW = ShippedCodes("tokenizer_vq", VQ)
+VQ, KL = Autoencoder(), Autoencoder(codes=None)
+VIEW = Codes("tokenizer_vq", VQ)
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Grid:
 
 
 def fresh(least: float = 0.02) -> DistanceOutlet:
-    made = outlet(DistanceHead(Grid(), least), 8)
+    made = DistanceHead(Grid(), least).outlet(8)
     assert isinstance(made, DistanceOutlet)
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.5)
@@ -43,32 +40,32 @@ def fresh(least: float = 0.02) -> DistanceOutlet:
 def test_logits_are_those_of_gaussians_about_the_codes(rng: torch.Generator):
     """The twin: Bayes' rule with a Gaussian about each code, all codes as likely before."""
     made, x = fresh(), torch.randn(5, 8, generator=rng)
-    point = made.point(x)
+    vector = made.vector(x)
     width = (made.log_least + F.softplus(made.scale(x) - made.log_least)).exp()
     law = torch.distributions.Normal(made.vectors, width[..., None])
-    naive = law.log_prob(point[:, None]).sum(-1).log_softmax(-1)
+    naive = law.log_prob(vector[:, None]).sum(-1).log_softmax(-1)
     torch.testing.assert_close(made(x).log_softmax(-1), naive)
 
 
-def test_a_point_on_a_code_says_that_code_and_no_width_is_less_than_declared():
+def test_a_vector_on_a_code_means_that_code_and_no_width_is_below_the_least():
     made = fresh(least=0.1)
     for parameter in made.parameters():
         nn.init.zeros_(parameter)
     for code, vector in enumerate(made.vectors):
         with torch.no_grad():
-            made.point.bias.copy_(vector)
+            made.vector.bias.copy_(vector)
             made.scale.bias.fill_(-50.0)
-        says = made(torch.zeros(8)).softmax(-1)
+        chance = made(torch.zeros(8)).softmax(-1)
         # The nearest others are 1 away, in widths of 0.1.
-        assert says.argmax() == code
-        assert says[code].item() == pytest.approx(1.0, abs=1e-6)
+        assert chance.argmax() == code
+        assert chance[code].item() == pytest.approx(1.0, abs=1e-6)
         next_best = made(torch.zeros(8)).log_softmax(-1).sort(descending=True).values[1]
         assert next_best.item() == pytest.approx(-0.5 / 0.1**2, rel=1e-3)
 
 
-def test_a_fresh_one_looks_about_as_far_as_codes_lie():
-    """Nothing is known yet: the point is the mean of the codes, and the width is near 1."""
-    made = outlet(DistanceHead(VIEW), 8)
+def test_a_fresh_width_is_about_the_spread_of_codes():
+    """Nothing is known yet: the vector is the mean of the codes, and the width is near 1."""
+    made = DistanceHead(VIEW).outlet(8)
     assert isinstance(made, DistanceOutlet)
     logits = made(torch.randn(3, 8))
     expected = -made.vectors.square().sum(1) / 2
@@ -76,12 +73,12 @@ def test_a_fresh_one_looks_about_as_far_as_codes_lie():
 
 
 class Summed(nn.Module):
-    """The least network there is: what is told, as it is, to the head."""
+    """The least network there is: the condition through one layer to the head."""
 
     def __init__(self, head: DistanceHead | LogitHead) -> None:
         super().__init__()
         self.told = nn.Linear(2, 2)
-        self.outlet = outlet(head, 2)
+        self.outlet = head.outlet(2)
 
     def forward(self, told: Tensor) -> Tensor:
         return self.outlet(self.told(told))
@@ -103,8 +100,8 @@ def answer(head: DistanceHead | LogitHead, grid: Grid) -> int:
     return int(network(torch.ones(2)).argmax())
 
 
-def test_points_add_up_where_names_vote():
-    """Seen are (0, 0), (1, 0) and (0, 1). The point of (1, 1) is the sum; no name was ever said."""
+def test_vectors_add_up_where_single_logits_do_not():
+    """Seen are (0, 0), (1, 0) and (0, 1). The vector of (1, 1) is the sum; its logit was never trained."""
     grid = Grid(2)
     assert answer(DistanceHead(grid), grid) == 3
     assert answer(LogitHead(4), grid) in (1, 2)
@@ -118,17 +115,21 @@ def test_vectors_of_a_shipped_codebook_are_centred_and_spread_by_one():
     assert vectors.square().mean().item() == pytest.approx(1.0)
 
 
-def test_a_seed_fixes_fresh_weights_whoever_asked_for_the_tokenizer_before():
-    (plan,) = seeded("points", "near_small", [1], False, {})
+def test_a_seed_fixes_fresh_weights_whether_the_tokenizer_was_read_before_or_not():
     tokenizer.cache_clear()
-    first, again = (untrained(plan, torch.device("cpu")).state_dict() for _ in range(2))
+    states = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        head = DistanceHead(VIEW)
+        states.append(Masked(head=head, width=16, layers=1, heads=2).build().state_dict())
+    first, again = states
     for name, value in first.items():
         assert torch.equal(value, again[name]), name
 
 
 def test_latents_have_no_codebook():
     with pytest.raises(ValueError, match="tokenizer that has some; tokenizer_kl has latents"):
-        ShippedCodes("tokenizer_kl", KL).vectors()
+        Codes("tokenizer_kl", KL).vectors()
 
 
 def test_neighbours_in_the_codebook_stay_neighbours(rng: torch.Generator):
@@ -161,18 +162,18 @@ def test_codes_are_read_by_their_vectors():
     assert network.of.shape == (2, 2)
     hidden = torch.tensor([[[False, True], [True, True]]])
     told = torch.ones(1, 1, 2)
-    nn.init.normal_(network.outlet.point.weight)
+    nn.init.normal_(network.outlet.vector.weight)
     said = [network(torch.full((1, 2, 2), code), hidden, told).output for code in (2, 3, 4)]
     torch.testing.assert_close(said[1], said[2])
     assert not torch.allclose(said[0], said[1])
-    # The point is as far from both, so they are as likely.
+    # The vector is as far from both, so they are as likely.
     torch.testing.assert_close(said[0][..., 3], said[0][..., 4])
 
 
 def test_it_draws_codes_of_its_book():
     network = Masked(side=3, head=DistanceHead(Grid()), width=16, layers=1, heads=2).build()
-    drawn = UnmaskingGenerator(network, network.of.shape).seeded(
-        torch.ones(4, 3, 4), torch.arange(4)
+    drawn = (
+        Unmask().generator(network, network.of.shape).seeded(torch.ones(4, 3, 4), torch.arange(4))
     )
     assert drawn.shape == (4, 3, 3)
     assert drawn.dtype == torch.long
@@ -194,31 +195,6 @@ def test_a_codebook_is_not_learned_and_does_not_lie_in_the_weights():
 @pytest.mark.parametrize("least", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_width_is_positive(least: float):
     with pytest.raises(
-        ValueError, match=f"the least width around a point is positive; got {least}"
+        ValueError, match=f"the least width around a vector is positive; got {least}"
     ):
         DistanceHead(Grid(), least)
-
-
-def test_variants_differ_from_what_they_are_compared_with_by_the_head_alone():
-    pairs = [
-        (points.base, still.maskgit_seen),
-        (points.with_jepa, still.with_jepa_seen),
-        (points.adaln, still.steered_seen),
-        (points.steered_small, jitter.steered_still_seen_small),
-        (points.one_gaussian, still.givt_seen),
-        (points.near_small, jitter.maskgit_still_seen_small),
-        (points.one_gaussian_small, jitter.givt_still_seen_small),
-        (points.near_moving_small, objective.maskgit_small),
-        (points.jepa_moving_small, jepa.small),
-    ]
-    for ours, theirs in pairs:
-        changed = {
-            name
-            for name in ("world", "objective", "sampler", "view", "budget", "network")
-            if getattr(ours, name) != getattr(theirs, name)
-        }
-        assert changed == {"network"}
-        changed = {n for n, v in vars(ours.network).items() if v != getattr(theirs.network, n)}
-        assert changed == {"head"}
-        if isinstance(ours.network.head, DistanceHead):
-            assert ours.network.head.book == ours.view
