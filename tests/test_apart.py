@@ -5,16 +5,16 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from recombine.experiments import jepa, jitter, objective, points, still
+from recombine.session import untrained
 from torch import Tensor, nn
 
 from recombine.commands.run import seeded
-from recombine.experiments import jepa, jitter, objective, points, still
 from recombine.models.heads import Apart, DistanceHead, DistanceOutlet, Head, LogitHead
 from recombine.models.masked import Masked, MaskedModule
 from recombine.objectives.jepa import Jepa, WithJepa
 from recombine.objectives.masked import Corruption, MaskedCrossEntropy, MaskedSquaredError
 from recombine.sample.unmask import UnmaskingGenerator
-from recombine.session import untrained
 
 SIDE = 3
 

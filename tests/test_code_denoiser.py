@@ -4,12 +4,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from recombine.experiments import jitter, loss_or_masks
+from recombine.experiments.autoencoder import KL, VQ
+from recombine.session import untrained
 from torch import Tensor, nn
 
 from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
-from recombine.experiments import jitter, loss_or_masks
-from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.blocks import closeness
 from recombine.models.code_denoiser import CodeDenoiser, CodeDenoiserModule
 from recombine.models.dit import DiT
@@ -19,7 +20,6 @@ from recombine.models.mixture import MixtureLaw
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion, Dropout
 from recombine.sample.heun import DenoisingGenerator
-from recombine.session import untrained
 from recombine.views import Latents, tokenizer
 
 SIDE = 3

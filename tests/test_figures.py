@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
+from recombine.figures.length_generalization import draw
+from recombine.report.record import Record
 
 from recombine.__main__ import main
 from recombine.commands import report
 from recombine.commands.report import found_records, illustrated, redraw
 from recombine.figures import figures
-from recombine.figures.length_generalization import draw
 from recombine.measurement import Measurement
-from recombine.report.record import Record
 
 
 def record(experiment: str = "denoise_toy") -> Record:

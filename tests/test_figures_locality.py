@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from recombine.report.record import Record
 
 from recombine.figures.locality import PAIR, draw
 from recombine.measurement import Measurement
-from recombine.report.record import Record
 from recombine.report.table import checkpoints
 
 

@@ -4,15 +4,15 @@ from math import log, pi
 
 import pytest
 import torch
+from recombine.experiments import jitter, points, still
+from recombine.session import untrained
 from torch import Tensor, nn
 
 from recombine.commands.run import seeded
-from recombine.experiments import jitter, points, still
 from recombine.models.heads import Gaussian, GaussianMixture, GaussianOutlet, LogitHead, MixtureHead
 from recombine.models.masked import Masked, MaskedModule, Predicted
 from recombine.objectives.masked import Corruption, MaskedMean, MaskedMixture
 from recombine.sample.unmask import Unmask, UnmaskingGenerator
-from recombine.session import untrained
 
 SIDE, LATENT = 3, 2
 

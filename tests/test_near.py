@@ -5,16 +5,16 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from recombine.experiments import jepa, jitter, objective, points, still
+from recombine.experiments.autoencoder import KL, VQ
+from recombine.session import untrained
 from torch import Tensor, nn
 
 from recombine.commands.run import seeded
-from recombine.experiments import jepa, jitter, objective, points, still
-from recombine.experiments.autoencoder import KL, VQ
 from recombine.models.blocks import parameters_of
 from recombine.models.heads import DistanceHead, DistanceOutlet, LogitHead, VectorInlet, outlet
 from recombine.models.masked import Masked
 from recombine.sample.unmask import UnmaskingGenerator
-from recombine.session import untrained
 from recombine.views import LogitHead as ShippedCodes
 from recombine.views import tokenizer
 
