@@ -101,7 +101,7 @@ def test_the_composed_score_tells_each_block_of_itself_alone():
         [0, 0, 0, 0, 0],
     ]
     gap = local_gap(score, Composed(score, PAIRS), x, sigma, condition)
-    # Given (1, 10): pixels 1, 3 and 4 depend on the other block; given (1, 0): 3 and 4 are background.
+    # Given (1, 10) pixels 1, 3 and 4 depend on the other block; given (1, 0) 3 and 4 do on nothing.
     assert gap[0].tolist() == [0, 280, 0, 4, 20]
     assert gap[1].tolist() == [0, 0, 0, 4, 20]
     found = factorization(score, PAIRS, x.requires_grad_(), sigma, condition)

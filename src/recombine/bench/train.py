@@ -15,7 +15,7 @@ from recombine.measurement import Measurement
 from recombine.models.dit import STUDY_DIT
 from recombine.models.unet import LARGE_UNET, STUDY_UNET
 from recombine.objectives.diffusion import Diffusion
-from recombine.run.devices import own_stream
+from recombine.run.devices import machine, own_stream
 from recombine.train import Step, Weights
 
 AT_ONCE = 3
@@ -80,7 +80,7 @@ def training(
     raw: nn.Module, size: int, numbers: int, batch: int, device: torch.device
 ) -> Callable[[], object]:
     """Return the step that `recombine run` takes: objective, optimizer, clipping and average."""
-    accelerator = run.machine(device)
+    accelerator = machine(device)
     denoiser = Preconditioned(raw).to(device)
     if device.type == "cuda":
         denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -12,6 +12,7 @@ from rich.table import Table as Printed
 from recombine import zoo
 from recombine.commands import choice
 from recombine.commands.console import drawing, print_json, say
+from recombine.commands.index import listed_world
 from recombine.commands.listing import factors_in_words
 from recombine.commands.panel import dependence
 from recombine.commands.parse import UNSET
@@ -99,8 +100,8 @@ def tour(options: DemoOptions, device: torch.device) -> list[Visit]:
     reader = zoo.detector()
     numbers = [study_numbers(stop.name) for stop in TOUR]
     say(f"placing {', '.join(map(str, COUNTS))} objects")
-    experiment = shipped_model(TOUR[0].name, device).experiment
-    placed = requests(experiment, COUNTS, options.samples, options.seed, device)
+    training = shipped_model(TOUR[0].name, device).training
+    placed = requests(training, COUNTS, options.samples, options.seed, device)
     visits = [true_renders(placed, reader)]
     for stop, known in zip(TOUR, numbers, strict=True):
         say(f"{stop.name} ({stop.label}) draws {options.samples * len(COUNTS)} images")
@@ -135,7 +136,7 @@ def images_by_number(visits: list[Visit]) -> list[Section]:
         Picture.of(ring_alone(True, 96), "object found at the requested place"),
         Picture.of(ring_alone(False, 96), "none found there"),
     )
-    sections = []
+    sections: list[Section] = []
     for answers in list(zip(*(visit.answers for visit in visits), strict=True))[::-1]:
         objects = answers[0].objects
         beyond = "as in training" if objects <= SEEN else f"training images had at most {SEEN}"
@@ -155,11 +156,10 @@ def group(stop: Stop, answer: Answer, introduced: bool) -> Group:
     return Group(stop.label, f"{note}{stop.words * introduced}", shown)
 
 
-def rows(visits: list[Visit]) -> list[tuple[str, ...]]:
-    """Return a row per model and number of objects; n is the number of images."""
+def rows(visit: Visit) -> list[tuple[str, ...]]:
+    """Return a row per number of objects; n is the number of images."""
     return [
-        (visit.stop.label, str(answer.objects), *map(interval, answer.measurements.values()))
-        for visit in visits
+        (str(answer.objects), *map(interval, answer.measurements.values()))
         for answer in visit.answers
     ]
 
@@ -181,7 +181,9 @@ def counts(visits: list[Visit], options: DemoOptions, device: torch.device) -> S
             "numbers for true renders are the most that can be expected of a model."
         ),
         command=command_of(options),
-        table=Table(HEAD, tuple(rows(visits))),
+        table=Table(
+            HEAD, tuple((visit.stop.label, *row) for visit in visits for row in rows(visit))
+        ),
     )
 
 
@@ -244,7 +246,7 @@ def worlds(seed: int, device: torch.device) -> Section:
 
 def about(world: World) -> str:
     """Return the size of a world's images and its factors."""
-    return f"{world.size} px; {factors_in_words(world, '; ')}"
+    return f"{world.size} px; {factors_in_words(listed_world(world), '; ')}"
 
 
 def printed(visits: list[Visit], samples: int) -> Printed:
@@ -257,9 +259,10 @@ def printed(visits: list[Visit], samples: int) -> Printed:
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    for row in rows(visits):
-        cells = [cell.replace(" [", "\n[") for cell in row]
-        table.add_row(*cells, end_section=row[1] == str(COUNTS[-1]))
+    for visit in visits:
+        for row in rows(visit):
+            table.add_row(visit.stop.name, *(cell.replace(" [", "\n[") for cell in row))
+        table.add_section()
     return table
 
 

@@ -45,7 +45,7 @@ def dependence(visits: Sequence[Visit]) -> list[Section]:
 
 def _group(visit: Visit) -> Group | None:
     """Return the map of one model, with the measured locality."""
-    stop, locality = visit.stop, visit.numbers and visit.numbers.locality
+    stop, locality = visit.stop, visit.numbers.locality if visit.numbers else None
     if locality is None or (shown := influence_map(stop.name)) is None:
         return None
     note = (

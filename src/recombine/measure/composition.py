@@ -96,7 +96,8 @@ class Composition:
             **self.apart(features(through), features(true), "_view"),
             **self.apart(features(drawn), features(true), ""),
         }
-        sheet = {"-".join(each): drawn[at * self.samples :][:8] for at, each in enumerate(which)}
+        parts = zip(which, drawn.split(self.samples), strict=True)
+        sheet = {"-".join(each): images[:8] for each, images in parts}
         shown = Findings(found, images=sheet if len(which) <= 8 else {})
         return joined([shown, targets_spread(self, subject)])
 

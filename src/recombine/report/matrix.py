@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PIL import Image, ImageDraw
-from PIL.ImageFont import FreeTypeFont, load_default
+from PIL.ImageFont import load_default
 
 _EDGE, _GAP, _LABELS = 18, 14, 158
 _INK, _FAINT = "#1d2024", "#565c65"
@@ -47,7 +47,7 @@ def matrix(
         pen.text((x + wide / 2, top - 14), head, _INK, load_default(21), anchor="ms")
     for number, row in enumerate(rows):
         y = top + number * pitch
-        _write(pen, row.label, (_EDGE, y + tall / 2), load_default(20))
+        _write(pen, row.label, y + tall / 2)
         for x, panel in zip(left, row.panels, strict=True):
             for place, picture in enumerate(panel.pictures):
                 sheet.paste(picture, (x, y + place * (picture.height + 4)))
@@ -65,15 +65,14 @@ def _explain(sheet: Image.Image, key: Sequence[tuple[Image.Image, str]], y: int)
         x += round(pen.textlength(words, font)) + 30
 
 
-def _write(
-    pen: ImageDraw.ImageDraw, words: str, middle: tuple[float, float], font: FreeTypeFont
-) -> None:
-    """Write words in lines that fit the column of labels, around the middle of its left edge."""
+def _write(pen: ImageDraw.ImageDraw, words: str, middle: float) -> None:
+    """Write words at the left, in lines that fit the column of labels, around a height."""
     lines: list[str] = []
+    font = load_default(20)
     for word in words.split():
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and pen.textlength(longer, font) <= _LABELS - _GAP:
             lines[-1] = longer
         else:
             lines.append(word)
-    pen.multiline_text(middle, "\n".join(lines), _INK, font, anchor="lm", spacing=7)
+    pen.multiline_text((_EDGE, middle), "\n".join(lines), _INK, font, anchor="lm", spacing=7)

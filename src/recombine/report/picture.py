@@ -83,7 +83,7 @@ def enlarged(
     size = (picture.width * scale, picture.height * scale)
     large = picture.convert("RGB").resize(size, Image.Resampling.NEAREST)
     for ring in rings:
-        _draw(ring, large, scale)
+        _draw(ring, large, RADIUS, max(2.0, 0.36 * scale))
     (width, height), (left, upper, right, lower) = picture.size, part
     ends = (floor(left * width), floor(upper * height), ceil(right * width), ceil(lower * height))
     return large.crop(tuple(scale * end for end in ends))  # type: ignore[arg-type]
@@ -91,14 +91,14 @@ def enlarged(
 
 def ring_alone(found: bool, side: int) -> Image.Image:
     """Return a ring on a plain floor, for the key that explains rings."""
-    floor_of_world = Image.new("RGB", (side, side), "#77787a")
-    _draw(Ring((0.5, 0.5), found), floor_of_world, side / 12, radius=0.36)
-    return floor_of_world
+    plain = Image.new("RGB", (side, side), "#77787a")
+    _draw(Ring((0.5, 0.5), found), plain, 0.36, side / 16)
+    return plain
 
 
-def _draw(ring: Ring, large: Image.Image, scale: float, radius: float = RADIUS) -> None:
+def _draw(ring: Ring, large: Image.Image, radius: float, line: float) -> None:
     """Draw a closed green ring or a dashed red one; a dark rim makes it show on any colour."""
-    reach, line = radius * max(large.size), max(2.0, 0.36 * scale)
+    reach = radius * max(large.size)
     margin = ceil(reach + 2 * line)
     x, y = ring.place[0] * large.width, ring.place[1] * large.height
     corner = (round(x) - margin, round(y) - margin)

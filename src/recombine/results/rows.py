@@ -77,6 +77,8 @@ class Origin:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.seed, int):
+            raise ValueError(f"a seed is a whole number; got {self.seed!r}")
         if not is_number(self.seconds) or self.seconds < 0:
             raise ValueError(f"seconds is a finite number of 0 or more; got {self.seconds}")
         for name in (self.study, self.cell):

@@ -8,7 +8,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -74,7 +74,7 @@ def keep(
     return [folder / f"{study}.csv" for study in studies]
 
 
-def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def _write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     if not arrays:
         path.unlink(missing_ok=True)
         return
@@ -157,6 +157,8 @@ def _results(content: Content) -> Iterator[Results]:
     if content.rows and set(content.rows[0]) != set(COLUMNS):
         found = ", ".join(content.rows[0])
         raise ValueError(f"has the columns {found}; expected {', '.join(COLUMNS)}")
+    if not content.runs:
+        raise ValueError("is not whole: it describes no run")
     rows: dict[str, list[Row]] = {}
     for cells in content.rows:
         rows.setdefault(cells["run"], []).append(_row(cells))
@@ -194,5 +196,5 @@ def _origin(head: Mapping[str, Any], described: Mapping[str, Any]) -> Origin:
     values = {"study": head.get("study"), **described}
     if missing := sorted(known - values.keys()):
         raise ValueError(f"does not say the {', '.join(missing)} of {described}")
-    found = Origin(**{name: value for name, value in values.items() if name in known})
-    return replace(found, notes=tuple(found.notes))
+    values["notes"] = tuple(values["notes"])
+    return Origin(**{name: value for name, value in values.items() if name in known})
