@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from recombine.figures import plain
 from recombine.report.queries import finals
 from recombine.report.seeds import summarised
-from recombine.report.table import quoted
+from recombine.report.table import interval
 
 WORDS = {"denoising": "predicts the image", "noise_prediction": "predicts the noise"}
 
@@ -31,10 +31,13 @@ def draw(table: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figure:
         cell, _, seed = run.partition("/seed")
         rows = finals(table)
         mine = rows[(rows["cell"] == cell) & (rows["seed"] == int(seed))]
-        error = quoted(summarised(mine[mine["measurement"] == "relative_error"]))
-        axes.set_title(f"network {WORDS.get(cell, cell)}\nrelative error {error}", fontsize=9)
+        error = summarised(mine[mine["measurement"] == "relative_error"])
+        words = interval(error.value, error.low, error.high)
+        axes.set_title(f"network {WORDS.get(cell, cell)}\nrelative error {words}", fontsize=9)
         axes.set_aspect("equal")
         plain(axes)
     if runs:
-        panels[0].legend(loc="lower left", frameon=False, fontsize=8, title="score")
+        handles, labels = panels[0].get_legend_handles_labels()
+        words = [f"{label} score" for label in labels]
+        figure.legend(handles, words, loc="outside lower center", ncols=2, frameon=False)
     return figure
