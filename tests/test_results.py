@@ -18,6 +18,7 @@ from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.results import Origin, Results, Row, keep, notes, read, rows, store, write
 from recombine.results.query import arrays, records, runs, table
+from recombine.studies import load, names
 
 LEVELS = {"condition": "grid_all", "network": "unet"}
 
@@ -293,3 +294,13 @@ def test_the_results_of_the_repository_are_small_and_whole():
     assert len(found) > 100
     assert sum(each.stat().st_size for each in home.rglob("*") if each.is_file()) < 6_000_000
     assert {each.origin.study for each in found} == {each.stem for each in home.glob("*.csv")}
+
+
+def test_every_run_on_record_is_a_cell_of_its_study_with_its_levels():
+    """Speeds, comparisons with Blender and the theory of concept space come from no cell."""
+    declared = {name: load(name).levels for name in names()}
+    for found in read(Path(__file__).parents[1] / "results"):
+        origin = found.origin
+        if origin.study in ("bench", "fidelity") or origin.cell == "theory":
+            continue
+        assert declared[origin.study][origin.cell] == origin.levels, origin.run
