@@ -215,4 +215,5 @@ def test_an_objective_makes_its_denoiser_of_a_network():
         made = StepDiffusion(LinearBeta(7), target).wrap(network)
         assert isinstance(made, Predicting)
         assert (made.network, made.inverse) == (network, inverse)
-        assert made.clock == LinearBeta(7).time
+        sigma = torch.tensor([0.5, 3.0])
+        assert torch.equal(made.clock(sigma), LinearBeta(7).time(sigma))
