@@ -14,15 +14,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
+from recombine.report.record import Record
 from torch import Tensor
 
 from recombine import zoo
-from recombine.experiments.detector import truth_of
-from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors
+from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors, truth_of
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
 from recombine.report.origin import device_name
-from recombine.report.record import Record
 from recombine.report.table import quoted
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.scene_file import read

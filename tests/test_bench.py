@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from recombine.report.record import Record
 
 from recombine.__main__ import main
 from recombine.bench import linear, locality, render, timing, train
 from recombine.measurement import Measurement
 from recombine.models.entry import Vector
 from recombine.models.unet import UNet
-from recombine.report.record import Record
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.scene_file import write
 
@@ -69,7 +69,7 @@ def test_the_interval_of_a_ratio_covers_the_spread_of_both():
         assert (found.low, found.high, found.n) == (None, None, 3)
 
 
-def test_blender_is_asked_by_its_own_python(tmp_path: Path):
+def test_blender_is_run_by_its_own_python(tmp_path: Path):
     """A stand-in for a Python with bpy: it is given the script, the scenes and a count."""
     fake = tmp_path / "python"
     fake.write_text(
@@ -119,7 +119,7 @@ def test_the_cost_of_a_layer_is_counted():
         def forward(self, x, clock, condition):
             return self.layer(x)
 
-    assert train.flops(Layer(), 8, told=1) == 2 * 9 * 3 * 5 * 64
+    assert train.flops(Layer(), 8, numbers=1) == 2 * 9 * 3 * 5 * 64
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ import torch
 from benchmarks.concept_space import animated, judged, main, over_seeds, summary
 from jaxtyping import Float
 from PIL import Image
+from recombine.experiment import Trained, joined
+from recombine.experiments import concept_space, variants
+from recombine.experiments.concept_space import ConceptSpace, milestones, signals, theory
+from recombine.report.record import Record
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from recombine.condition import ScaledValues
-from recombine.experiment import Trained, joined
-from recombine.experiments import concept_space, variants
-from recombine.experiments.concept_space import ConceptSpace, milestones, signals, theory
 from recombine.figures.concept_space import draw, lines
 from recombine.linear import sim, symmetric
 from recombine.measure import trajectory
@@ -31,7 +32,6 @@ from recombine.measure.circles import (
     spotted,
 )
 from recombine.measurement import Measurement, exact_binomial
-from recombine.report.record import Record
 from recombine.scene import compositions
 from recombine.worlds.circles import CIRCLES, Circles
 

@@ -5,15 +5,15 @@ from itertools import islice
 
 import pytest
 import torch
-
 from recombine.experiment import Computation, Findings
 from recombine.experiments import cpc_lcs
 from recombine.experiments.cpc_lcs import Factorizing, base
+from recombine.report.record import Record
+
 from recombine.figures.cpc_lcs import draw
 from recombine.measure.statement import HEARD, broken, exactly, nonzero, residual
 from recombine.measurement import Measurement
 from recombine.models import laws
-from recombine.report.record import Record
 
 
 def computed(computation: Factorizing) -> tuple[Findings, list[tuple[int, int]]]:

@@ -1,4 +1,4 @@
-"""The tour: the same request to every model, counted, on one page."""
+"""The demo: the same scenes for every model, counted, on one page."""
 
 import json
 import re
@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from recombine.experiment import Trained
 
 from recombine import __main__ as command_line
 from recombine import zoo
 from recombine.commands import demo, tour
 from recombine.condition import Conditioner, Grid
-from recombine.experiment import Trained
 from recombine.measurement import Measurement
 from recombine.render.camera import places
 from recombine.report.page import Group, Picture, Section, page
-from recombine.report.record import Record
 from recombine.worlds.circles import Circles
+from recombine.worlds.clevr import Clevr
 from small_zoo import SMALL, bright_pixels, painted, shipped, use
 
 CPU = torch.device("cpu")
@@ -32,12 +32,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> list[torch.Tensor]:
-    """Models that leave out one object, a reader that sees it, and what the models were told."""
-    told: list[torch.Tensor] = []
+def conditions(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> list[torch.Tensor]:
+    """Models that leave out one object, a reader that sees it; returns what they were given."""
+    given: list[torch.Tensor] = []
 
     def images(self: Trained, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        told.append(torch.cat([condition.flatten(), torch.rand(3, generator=generator)]))
+        given.append(torch.cat([condition.flatten(), torch.rand(3, generator=generator)]))
         return painted(condition, missing=1)
 
     use(folder, monkeypatch)
@@ -46,58 +46,55 @@ def asked(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> list
     monkeypatch.setattr(demo, "WORLDS", (Circles(),))
     monkeypatch.setattr(demo, "COUNTS", (1, 4))
     monkeypatch.chdir(tmp_path)
-    return told
+    return given
 
 
-def test_the_tour_ends_in_one_page_and_a_figure(
-    asked: list[torch.Tensor], capsys: pytest.CaptureFixture[str]
+def test_the_demo_ends_in_one_page_and_a_figure(
+    conditions: list[torch.Tensor], capsys: pytest.CaptureFixture[str]
 ):
     assert command_line.main(["demo", "--device", "cpu", "--samples", "2"]) == 0
     output = capsys.readouterr()
     assert {path.name for path in Path("recombine-demo").iterdir()} == {"report.html", "figure.png"}
     text = Path("recombine-demo/report.html").read_text()
-    # Three models, two numbers of objects, two images each, and a world.
-    assert text.count("data:image/png;base64,") == 3 * 2 * 2 + 1
+    # Two numbers of objects: two marks, and two images of each of three models and of the truth.
+    assert text.count("data:image/png;base64,") == 2 * (2 + 4 * 2) + 1
     assert not re.search(r'(?:src|href)="(?!data:|#)', text)
-    for stop in tour.TOUR:
-        assert stop.name in text
+    for stop in (tour.TRUTH, *tour.TOUR):
+        assert stop.label in text
         assert stop.name in output.out
-    assert "4 objects told, never seen" in text
-    assert "3 of 4 hit, 3 found" in text
+    assert text.index("4 objects, training images had at most 3") < text.index("1 object, as in")
+    assert "3 of 4 found (mean of 2 images)" in text
     assert "recombine-demo/report.html" in output.err
     with Image.open("recombine-demo/figure.png") as figure:
+        # A row of true renders and one per model.
         assert figure.width > 500
-        low = figure.height
-    # Three images to a number of objects take two rows where two take one.
-    assert command_line.main(["demo", "--device", "cpu", "--samples", "3"]) == 0
-    with Image.open("recombine-demo/figure.png") as figure:
-        assert figure.height > 1.4 * low
+        assert figure.height > 4 * 150
 
 
-def test_every_model_is_asked_for_the_same_from_the_same_noise(asked: list[torch.Tensor]):
+def test_every_model_draws_the_same_scenes_from_the_same_noise(conditions: list[torch.Tensor]):
     assert command_line.main(["demo", "--device", "cpu", "--samples", "2", "--json"]) == 0
-    assert len(asked) == 3
-    assert all(torch.equal(asked[0], each) for each in asked[1:])
+    assert len(conditions) == 3
+    assert all(torch.equal(conditions[0], each) for each in conditions[1:])
 
 
-def test_the_demo_may_run_again_and_tells_json(
-    asked: list[torch.Tensor], capsys: pytest.CaptureFixture[str]
+def test_the_demo_may_run_again_and_prints_json(
+    conditions: list[torch.Tensor], capsys: pytest.CaptureFixture[str]
 ):
     for _ in range(2):
         words = ["demo", "--device", "cpu", "--samples", "2", "--out", "d", "--json"]
         assert command_line.main(words) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["report"] == str(Path("d/report.html"))
-        found = told["measurements"]
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["report"] == str(Path("d/report.html"))
+        found = printed["measurements"]
         assert found["hit_rate@4@grid_one"]["value"] == 0.75
         assert found["all_hit@4@grid_one"]["value"] == 0
         assert found["count@4@grid_one_local"]["value"] == 3
         assert found["hit_rate@1@grid_all"] == {"value": 0, "low": 0, "high": 0, "n": 2}
         # Nothing in a true render is as bright as what this reader looks for.
-        assert found["count_ceiling@4@grid_all"]["value"] == 0
+        assert found["count@4@true_renders"]["value"] == 0
 
 
-def test_what_cannot_be_toured_is_said_before_anything_is_written(
+def test_what_is_wrong_is_said_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
@@ -110,15 +107,14 @@ def test_what_cannot_be_toured_is_said_before_anything_is_written(
     assert not (tmp_path / "recombine-demo").exists()
 
 
-def test_requested_objects_are_in_cells_of_their_own_and_rendered_there():
+def test_requested_objects_are_in_cells_of_their_own():
     # The third scene of twelve objects has two in one cell.
-    asked = tour.requests(SMALL, (2, 12), samples=4, seed=1, device=CPU)
-    assert list(asked) == [2, 12]
-    for count, request in asked.items():
+    for count, placed in zip((2, 12), tour.requests(SMALL, (2, 12), 4, 1, CPU), strict=True):
+        request = placed.request
         assert request.present.sum(dim=1).tolist() == [count] * 4
         assert request.condition.sum(dim=(1, 2)).tolist() == [count] * 4
         assert request.image.shape == (4, 3, 64, 64)
-        cells = (request.place * 16).floor().long()
+        cells = (placed.centre * 16).floor().long()
         assert all(
             condition[y, x] == 1
             for condition, row in zip(request.condition, cells, strict=True)
@@ -126,61 +122,112 @@ def test_requested_objects_are_in_cells_of_their_own_and_rendered_there():
         )
 
 
-def test_requested_images_show_the_requested_scenes():
-    (request,) = tour.requests(SMALL, (1,), samples=2, seed=3, device=CPU).values()
-    world = replace(SMALL.world, objects=(1, 1))
+def test_a_request_keeps_the_scenes_the_renders_and_where_each_object_really_is():
+    (placed,) = tour.requests(SMALL, (2,), samples=2, seed=3, device=CPU)
+    world = replace(SMALL.world, objects=(2, 2))
     scenes = world.scenes(torch.arange(2), 3 + tour.NOT_TRAINED_ON)
-    assert torch.equal(request.image, world.image(scenes))
-    assert (places(scenes)[0] - request.place).abs().max() <= 1 / 32
+    assert torch.equal(placed.request.image, world.image(scenes))
+    assert torch.equal(placed.centre, places(scenes)[0])
+    # The condition says only the cell: its centre is near, and elsewhere.
+    gap = (placed.centre - placed.request.place).abs()
+    assert 0 < gap.max() <= 1 / 32
 
 
-def test_only_models_of_told_places_go_on_the_tour():
+def test_the_part_in_use_holds_every_object_and_leaves_out_the_rest():
+    world = tour.requests(SMALL, (1,), 2, 0, CPU) and SMALL.world
+    assert isinstance(world, Clevr)
+    left, upper, right, lower = tour.part_in_use(world)
+    centres, _ = places(replace(world, objects=(9, 9)).scenes(torch.arange(40), 5))
+    inside = torch.tensor([left, upper]) <= centres.amin(dim=(0, 1))
+    assert inside.all()
+    assert (centres.amax(dim=(0, 1)) <= torch.tensor([right, lower])).all()
+    assert lower - upper < 0.7
+
+
+def test_only_models_conditioned_on_places_are_shown():
     strangers = (replace(SMALL, world=Circles()), replace(SMALL, conditioner=Conditioner()))
     for stranger in strangers:
-        with pytest.raises(ValueError, match="the tour is for models of CLEVR that are told"):
+        with pytest.raises(ValueError, match="models of CLEVR that are conditioned on places"):
             tour.requests(stranger, (1,), 2, 0, CPU)
     assert isinstance(SMALL.conditioner.encode, Grid)
 
 
-def visit(**values: float) -> tour.Visit:
-    found = {
-        name.replace("_at_", "@"): Measurement(value, value, value, n=256, paper=7, grade="paper")
-        for name, value in values.items()
-    }
-    record = Record("?", "recombine run x:y --seed 0", "Experiment()", 0, "an H200", 60.0, found)
-    return tour.Visit(tour.TOUR[0], (), record)
+def test_the_rings_of_a_picture_are_at_the_real_places_and_show_what_was_found():
+    (placed,) = tour.requests(SMALL, (3,), samples=2, seed=3, device=CPU)
+    images = painted(placed.request.condition, missing=1)
+    answer = tour.Answer(placed, images, bright_pixels(images))
+    assert answer.hit.sum(dim=1).tolist() == [2, 2]
+    assert answer.note(2) == "2 of 3 found"
+    assert answer.measurements["count"].value == 2
+    picture = answer.pictures(8)[0]
+    left, upper = (int(end * 64) for end in placed.part[:2])
+    for (x, y), hit in zip(placed.centre[0].tolist(), answer.hit[0].tolist(), strict=True):
+        # To the right of the centre, on the ring; the crop begins at whole pixels.
+        right, down = (x + 0.07) * 64 - left, y * 64 - upper
+        red, green, _ = picture.getpixel((round(8 * right), round(8 * down)))
+        assert (green > red) == hit
+
+
+def test_objects_away_from_the_requested_places_are_counted_apart():
+    (placed,) = tour.requests(SMALL, (1,), samples=2, seed=3, device=CPU)
+    images = painted(placed.request.condition)
+    images[0, :, 2, 2] = 1
+    answer = tour.Answer(placed, images, bright_pixels(images))
+    assert answer.note(1) == "1 of 1 found, 1 elsewhere"
+    assert answer.note(2) == "1 of 1 found, 0.5 elsewhere"
+
+
+def numbers(k_max: int | None, most: int = 12) -> tour.StudyNumbers:
+    found = None if k_max is None else Measurement(k_max, k_max, k_max, n=256)
+    return tour.StudyNumbers(found, most, None, "7 (paper)", "60 s on an H200", "recombine run x:y")
+
+
+def visit(k_max: int | None) -> tour.Visit:
+    return tour.Visit(tour.TOUR[0], (), numbers(k_max))
 
 
 @pytest.mark.parametrize(
-    ("values", "verdict"),
+    ("k_max", "verdict"),
     [
-        ({"k_max": 7, "success_at_8": 0.1}, "composes, up to 7 objects"),
-        ({"k_max": 4, "success_at_5": 0.1}, "composes, up to 4 objects"),
-        ({"k_max": 3, "success_at_4": 0.1}, "fails beyond 3"),
-        ({"k_max": 12}, "composes, to 12 objects and perhaps beyond"),
-        ({"k_max": 2}, "fails beyond 2"),
-        ({"success_at_4": 0.9}, ""),
+        (7, "succeeds up to 7"),
+        (4, "succeeds up to 4"),
+        (3, "fails beyond 3"),
+        (12, "succeeds up to 12 or more"),
+        (2, "fails beyond 2"),
+        (None, ""),
     ],
 )
-def test_what_the_full_study_found_is_read_off_its_record(values, verdict: str):
-    assert visit(**values).verdict == verdict
+def test_the_full_study_says_up_to_how_many_objects_a_model_succeeds(
+    k_max: int | None, verdict: str
+):
+    assert numbers(k_max).verdict == verdict
 
 
-def test_the_story_is_told_only_where_it_is_true():
-    good, bad = visit(k_max=7), visit(k_max=2)
-    assert "repaired by a local network" in demo.story([good, bad, good])
-    assert demo.story([good, good, good]) == ""
-    assert demo.story([good, bad, visit(success_at_4=0.9)]) == ""
+def test_study_numbers_are_read_from_what_is_shipped_with_the_weights():
+    found = tour.study_numbers("grid_all")
+    assert found.k_max is not None
+    assert found.k_max.value == 7
+    assert found.most == 12
+    assert found.published.startswith("7")
+    assert "H200" in found.trained
+    assert found.locality is not None
+    assert 0.9 < found.locality.value < 1
 
 
-def test_the_full_study_is_quoted_from_the_records():
-    section = demo.study([visit(k_max=7, success_at_8=0.1), visit(success_at_4=0.9)])
+def test_the_story_ends_so_only_where_it_is_true():
+    truth, good, bad = tour.Visit(tour.TRUTH, ()), visit(7), visit(2)
+    assert "with a local network succeeds again" in demo.story([truth, good, bad, good])
+    assert demo.story([truth, good, good, good]) == ""
+    assert demo.story([truth, good, bad, visit(None)]) == ""
+
+
+def test_the_full_study_is_a_table_of_models_and_not_of_true_renders():
+    section = demo.study([tour.Visit(tour.TRUTH, ()), visit(7), visit(None)])
     assert section.table is not None
     first, second = section.table.rows
-    assert first[1:4] == ("7 [7, 7], n = 256", "7", "paper")
-    assert first[5] == "60 s on an H200"
-    assert second[1:3] == ("not named", "")
-    assert section.command == "recombine run x:y --seed 0"
+    assert first[1:] == ("7 [7, 7], n = 256", "7 (paper)", "60 s on an H200")
+    assert second[1] == "undefined"
+    assert section.command == "recombine run x:y"
 
 
 def test_groups_of_pictures_have_a_title_and_a_note_and_are_escaped():
@@ -194,3 +241,10 @@ def test_groups_of_pictures_have_a_title_and_a_note_and_are_escaped():
     assert text.count('class="tiles"') == 1
     assert text.count("<img") == 3
     assert 'alt="words &amp; more"' in text
+
+
+def test_marks_are_explained_once_a_section():
+    mark = Picture.of(Image.new("RGB", (8, 8)), "object found")
+    text = page("t", "l", [Section("s", key=(mark,), large=True), Section("u")])
+    assert text.count('<ul class="key">') == 1
+    assert text.count(" object found</li>") == 1

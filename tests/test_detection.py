@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.experiments.detector import truth_of
-from recombine.measure.detection import reading_errors
+from recombine.measure.detection import reading_errors, truth_of
 from recombine.models.detector import Detector, DetectorReader, decoded, prepared
 from recombine.objectives.detection import (
     Augmentation,

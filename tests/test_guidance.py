@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from recombine.experiments import length_generalization as length
 from torch import Tensor
 
 from recombine.denoiser import Denoiser, Preconditioned
-from recombine.experiments import length_generalization as length
 from recombine.models.gaussian import GaussianLaw
 from recombine.models.local import Cells
 from recombine.objectives.diffusion import Dropout

@@ -1,39 +1,34 @@
-"""The panel on locality shows what records hold: which place, which share, which model."""
+"""The maps of what a place depends on: which place, which share, which model."""
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from recombine.commands import demo, panel
-from recombine.commands.tour import TOUR, Visit
-from recombine.figures.locality import draw_map, kept_maps
+from recombine.commands.panel import InfluenceMap
+from recombine.commands.tour import TOUR, TRUTH, StudyNumbers, Visit
 from recombine.measurement import Measurement
 from recombine.report.page import Section
-from recombine.report.record import Record
 
-PLACES = [[0.2, 0.3], [0.6, 0.7], [0.8, 0.2]]
-PIXELS = [[0.203, 0.297], [0.609, 0.703], [0.797, 0.203]]
+REQUESTED = [(0.2, 0.3), (0.6, 0.7), (0.8, 0.2)]
 
 
-def visit(number: int, value: float | None, shares: list[float]) -> Visit:
-    """A stop whose lowest place hears its own object with the second of these shares."""
-    dark = [" ".join(["0"] * 32) for _ in range(32)]
-    curves = {
-        "locality_places": PLACES,
-        "locality_maps": [
-            {
-                "sigma": sigma,
-                "pixel": pixel,
-                "heard": shares if (sigma, place) == ("11.6", 1) else [0.33, 0.33, 0.34],
-                "map": [*dark[:-1], " ".join(["999"] + ["0"] * 31)],
-            }
-            for sigma in ("9", "11.6")
-            for place, pixel in enumerate(PIXELS)
-        ],
-    }
-    found = {} if value is None else {"conditional_locality": Measurement(value, 0.1, 0.9, n=32)}
-    record = Record("?", "recombine run x:y --seed 0", "x", 0, "cpu", 1.0, found, curves=curves)
-    return Visit(TOUR[number], (), record)
+def shown(shares: list[float]) -> InfluenceMap:
+    """A map of the second place, on which only the lower left pixel has influence."""
+    pixels = [[0.0] * 32 for _ in range(32)]
+    pixels[31][0] = 1.0
+    return InfluenceMap("11.6", (0.609, 0.703), pixels, REQUESTED, shares)
+
+
+def visit(number: int, locality: float | None) -> Visit:
+    found = None if locality is None else Measurement(locality, 0.1, 0.9, n=32)
+    return Visit(TOUR[number], (), StudyNumbers(None, 12, found, "", "", ""))
+
+
+@pytest.fixture
+def maps(monkeypatch: pytest.MonkeyPatch) -> dict[str, InfluenceMap]:
+    kept = {"grid_all": shown([0.02, 0.95, 0.03]), "grid_one": shown([0.7, 0.1, 0.2])}
+    monkeypatch.setattr(panel, "influence_map", kept.get)
+    return kept
 
 
 def only(sections: list[Section]) -> Section:
@@ -41,62 +36,65 @@ def only(sections: list[Section]) -> Section:
     return section
 
 
-def test_each_model_is_shown_at_its_highest_noise_with_its_own_object_apart():
-    visits = [visit(0, 0.75, [0.02, 0.95, 0.03]), visit(1, 0.25, [0.7, 0.1, 0.2])]
-    section = only(panel.listening(visits))
+def test_each_model_has_a_map_and_the_share_of_the_object_requested_there(
+    maps: dict[str, InfluenceMap],
+):
+    section = only(panel.dependence([Visit(TRUTH, ()), visit(0, 0.75), visit(1, 0.25)]))
     assert section.command == "recombine measure zoo:grid_all --what locality"
     one, other = section.groups
-    assert (one.title, other.title) == ("grid_all", "grid_one")
-    assert "Conditional locality at high noise: 0.75 [0.1, 0.9], n = 32." in one.note
-    assert "At sigma 11.6" in one.note
-    assert one.note.endswith("its own object to 95 %, the others to 2, 3 %.")
-    assert "0.25 [0.1, 0.9]" in other.note
-    assert other.note.endswith("its own object to 10 %, the others to 70, 20 %.")
+    assert (one.title, other.title) == (TOUR[0].label, TOUR[1].label)
+    assert one.note.endswith("(conditional locality): 0.75 [0.1, 0.9], n = 32 scenes.")
     (picture,) = one.pictures
+    assert "95 % of the influence is that of the object requested there" in picture.words
+    assert ": 10 % of" in other.pictures[0].words
     assert picture.address.startswith("data:image/png;base64,")
     assert picture.address != other.pictures[0].address
     assert picture.width == picture.height > 400
 
 
-def test_places_are_marked_with_what_is_heard_of_them():
-    record = visit(0, 0.75, [0.02, 0.95, 0.03]).record
-    axes = Figure().subplots()
-    shown = kept_maps(record)[-1]
-    assert (shown["sigma"], shown["pixel"]) == ("11.6", PIXELS[1])
-    draw_map(axes, shown, PLACES)
-    crosses = [line for line in axes.lines if line.get_color() == "#CC0000"]
-    marks = {tuple(line.get_xydata()[0]): line.get_alpha() for line in crosses}
-    assert marks == {(0.2, 0.3): 0.02, (0.6, 0.7): 0.95, (0.8, 0.2): 0.03}
-    words = {text.get_position()[0]: text.get_text() for text in axes.texts}
-    assert words == {0.2: "2", 0.6: "95", 0.8: "3"}
-    (near,) = axes.patches
-    assert near.get_center() == pytest.approx((0.609, 0.703))
-
-
 def test_the_map_lies_as_the_image_does():
-    drawn = panel.drawn(kept_maps(visit(0, 0.75, [0.1] * 3).record)[0], PLACES).convert("L")
+    grey = panel.drawn(shown([0.1] * 3)).convert("L")
     # The one dark cell is the first of the last row: at the left, at the bottom.
-    side = drawn.width
-    assert drawn.getpixel((side // 64, side - side // 64)) < 180
-    assert drawn.getpixel((side // 64, side // 64)) > 240
-    assert drawn.getpixel((side - side // 64, side - side // 64)) > 240
+    side = grey.width
+    assert grey.getpixel((side // 64, side - side // 64)) < 100
+    assert grey.getpixel((side // 64, side // 64)) == 255
+    assert grey.getpixel((side - side // 64, side - side // 64)) == 255
 
 
-def test_records_without_locality_give_no_panel():
-    assert panel.listening([]) == []
-    assert panel.listening([visit(0, None, [0.1] * 3)]) == []
-    bare = Record("?", "recombine run x:y --seed 0", "x", 0, "cpu", 1.0, {})
-    assert panel.listening([Visit(TOUR[0], (), bare)]) == []
-    with_it = visit(1, 0.5, [0.1, 0.8, 0.1])
-    section = only(panel.listening([Visit(TOUR[0], (), bare), with_it]))
-    assert [group.title for group in section.groups] == ["grid_one"]
+def test_every_requested_place_has_a_circle_and_the_own_one_is_blue():
+    drawn = panel.drawn(shown([0.1, 0.8, 0.1]))
+    # On the line of a circle, to the right of its middle.
+    colours = [
+        drawn.getpixel((round(x * drawn.width) + 25, round(y * drawn.height))) for x, y in REQUESTED
+    ]
+    blue = [colour[2] > colour[0] for colour in colours]
+    assert blue == [False, True, False]
+    assert all(colour != (255, 255, 255) for colour in colours)
 
 
-def test_the_panel_stands_between_the_counts_and_the_full_study(monkeypatch: pytest.MonkeyPatch):
-    for name in ("section", "counts", "study", "further", "worlds"):
+def test_models_without_a_map_or_a_measurement_are_left_out(maps: dict[str, InfluenceMap]):
+    assert panel.dependence([]) == []
+    assert panel.dependence([Visit(TRUTH, ()), visit(0, None), visit(2, 0.5)]) == []
+    section = only(panel.dependence([visit(0, None), visit(1, 0.5)]))
+    assert [group.title for group in section.groups] == [TOUR[1].label]
+
+
+@pytest.mark.parametrize(("name", "most"), [("grid_all", 1.0), ("grid_one", 0.5)])
+def test_the_map_of_a_shipped_model_is_of_four_places_at_high_noise(name: str, most: float):
+    found = panel.influence_map(name)
+    assert found is not None
+    assert len(found.shares) == len(found.requested) == 4
+    assert sum(found.shares) == pytest.approx(1, abs=0.01)
+    assert 0.1 < found.shares[found.own] < most
+    assert float(found.sigma) > 5
+    assert max(map(max, found.pixels)) == pytest.approx(1, abs=0.01)
+
+
+def test_the_section_stands_between_the_counts_and_the_full_study(
+    maps: dict[str, InfluenceMap], monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("counts", "study", "further", "worlds"):
         monkeypatch.setattr(demo, name, lambda *_, name=name: Section(name))
-    monkeypatch.setattr(demo, "story", lambda _: "")
-    visits = [visit(0, 0.75, [0.02, 0.95, 0.03])]
-    text = demo.whole_page(visits, demo.Options(), torch.device("cpu"))
-    titles = ["<h2>counts</h2>", "<h2>What does a place listen to?</h2>", "<h2>study</h2>"]
+    text = demo.whole_page([visit(0, 0.75)], demo.DemoOptions(), torch.device("cpu"))
+    titles = ["<h2>counts</h2>", "<h2>Why: what a place depends on</h2>", "<h2>study</h2>"]
     assert sorted(titles, key=text.index) == titles

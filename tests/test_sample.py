@@ -1,20 +1,21 @@
 """Drawing at chosen places, and measuring shipped models with chosen settings."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image, ImageChops
+from recombine.experiment import Trained
 
 from recombine import __main__ as command_line
 from recombine import zoo
 from recombine.commands import sample
 from recombine.commands.console import drawing
-from recombine.experiment import Trained
 from recombine.measurement import Measurement, student_t
-from recombine.report.picture import dotted
+from recombine.report.picture import Ring, enlarged
 from small_zoo import SIZE, bright_pixels, painted, shipped, use
 
 Said = Callable[..., tuple[int, str, str]]
@@ -44,7 +45,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
 
 @pytest.fixture
 def obedient(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Models that draw every told place but one, and a reader that knows what they draw."""
+    """Models that draw at every requested place but one, and a reader of what they draw."""
 
     def images(self: Trained, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         return painted(condition, missing=1)
@@ -62,28 +63,35 @@ def opened(path: str) -> Image.Image:
 # sample
 
 
-def test_a_sample_is_a_picture_of_the_models_size(said: Said):
-    code, out, err = said("sample", "zoo:grid_all", "--at", "0.2,0.4", "0.7,0.6", "--out", "x.png")
+def test_a_sample_is_a_picture_with_every_pixel_enlarged(said: Said):
+    words = ["sample", "zoo:grid_all", "--at", "0.2,0.4", "0.7,0.6"]
+    code, out, err = said(*words, "--out", "x.png")
     assert code == 0
     assert out == ""
-    assert "x.png is written: 2 places told, 1 image drawn" in err
-    assert opened("x.png").size == (SIZE, SIZE)
+    assert "x.png is written: 1 image, conditioned on 2 places" in err
+    assert opened("x.png").size == (4 * SIZE, 4 * SIZE)
+    said(*words, "--scale", "1", "--out", "plain.png")
+    plain = opened("plain.png")
+    assert plain.size == (SIZE, SIZE)
+    assert opened("x.png").resize((SIZE, SIZE), Image.Resampling.NEAREST).tobytes() == (
+        plain.tobytes()
+    )
 
 
 def test_several_samples_become_a_sheet_and_the_first_ones_stay(said: Said):
-    said("sample", "zoo:grid_all", "--at", "0.2,0.4", "--out", "one.png", "--seed", "5")
-    words = ["--at", "0.2,0.4", "--out", "five.png", "--seed", "5", "--count", "5"]
-    said("sample", "zoo:grid_all", *words)
+    words = ["sample", "zoo:grid_all", "--at", "0.2,0.4", "--scale", "1"]
+    said(*words, "--out", "one.png", "--seed", "5")
+    said(*words, "--out", "five.png", "--seed", "5", "--count", "5")
     one, five = opened("one.png"), opened("five.png")
     assert five.size == (3 * (SIZE + 2) - 2, 2 * (SIZE + 2) - 2)
     # The last digits of a sum depend on how many images are drawn together.
     apart = ImageChops.difference(five.crop((0, 0, SIZE, SIZE)), one)
     assert max(high for _, high in apart.getextrema()) <= 2
-    said("sample", "zoo:grid_all", "--at", "0.2,0.4", "--out", "other.png", "--seed", "6")
+    said(*words, "--out", "other.png", "--seed", "6")
     assert opened("other.png").tobytes() != one.tobytes()
 
 
-def test_what_is_told_and_how_many_steps_matter(said: Said):
+def test_places_and_steps_matter(said: Said):
     pictures = set()
     for number, words in enumerate([["0.2,0.4"], ["0.7,0.6"], ["0.2,0.4", "--steps", "3"]]):
         said("sample", "zoo:grid_all", "--at", *words, "--out", f"{number}.png")
@@ -91,20 +99,24 @@ def test_what_is_told_and_how_many_steps_matter(said: Said):
     assert len(pictures) == 3
 
 
-def test_dots_mark_hits_and_misses_at_the_told_places(said: Said, obedient: None):
-    places = ["0.25,0.125", "0.75,0.875"]
-    assert said("sample", "zoo:grid_all", "--at", *places, "--dots", "--out", "x.png")[0] == 0
+def test_rings_show_hits_and_misses_around_the_requested_places(said: Said, obedient: None):
+    requested = [(0.26, 0.13), (0.74, 0.9)]
+    words = ["--at", *(f"{x},{y}" for x, y in requested), "--mark", "--scale", "8"]
+    assert said("sample", "zoo:grid_all", *words, "--out", "x.png")[0] == 0
     picture = opened("x.png")
-    assert picture.size == (4 * SIZE, 4 * SIZE)
-    # The middle of the told cells; the first one was not drawn.
-    ring = picture.getpixel((round(4.5 / 16 * 256) + 2, round(2.5 / 16 * 256)))
-    dot = picture.getpixel((round(12.5 / 16 * 256), round(14.5 / 16 * 256)))
-    assert ring[0] > 200
-    assert ring[2] < 120
-    assert dot == (255, 255, 255)
+    side = 8 * SIZE
+    assert picture.size == (side, side)
+    # On the rings, right of the place itself; the first object was not drawn.
+    (missed, found) = (
+        picture.getpixel((round((x + 0.07) * side), round(y * side))) for x, y in requested
+    )
+    assert missed[0] > 200 > missed[2]
+    assert found[1] > 200 > found[0]
+    # Between a place and its ring nothing is drawn over.
+    assert picture.getpixel((round(0.28 * side), round(0.13 * side))) == (0, 0, 0)
 
 
-def test_what_was_drawn_is_counted_and_told_in_json(said: Said, obedient: None):
+def test_what_was_drawn_is_counted_in_json(said: Said, obedient: None):
     words = ["--at", "0.1,0.2", "0.5,0.5", "0.9,0.3", "--count", "2", "--out", "x.png", "--json"]
     code, out, _ = said("sample", "zoo:grid_all", *words)
     printed = json.loads(out)
@@ -113,7 +125,12 @@ def test_what_was_drawn_is_counted_and_told_in_json(said: Said, obedient: None):
     assert printed["out"] == "x.png"
     assert printed["measurements"]["count"] == {"value": 2.0, "low": 2.0, "high": 2.0, "n": 2}
     assert printed["measurements"]["hit_rate"]["value"] == pytest.approx(2 / 3)
-    assert printed["told"] == [
+    assert printed["requested"] == [
+        {"x": 0.1, "y": 0.2},
+        {"x": 0.5, "y": 0.5},
+        {"x": 0.9, "y": 0.3},
+    ]
+    assert printed["condition"] == [
         {"x": 0.09375, "y": 0.21875},
         {"x": 0.53125, "y": 0.53125},
         {"x": 0.90625, "y": 0.28125},
@@ -130,25 +147,25 @@ def test_one_sample_has_a_count_without_an_interval(said: Said, obedient: None):
     lines = out.splitlines()
     assert lines[0] == "x.png: 1 object"
     assert lines[-2:] == ["count 1, n = 1", "hit_rate 0.5, n = 1"]
-    assert "2 places told, 1 image drawn" in err
+    assert "1 image, conditioned on 2 places" in err
 
 
-def test_two_places_in_one_cell_are_told_as_one(said: Said, obedient: None):
+def test_two_places_in_one_cell_are_one_object_in_the_condition(said: Said, obedient: None):
     words = ["--at", "0.20,0.4", "0.6,0.6", "0.21,0.41", "--out", "x.png", "--json"]
     code, out, err = said("sample", "zoo:grid_all", *words)
     assert code == 0
-    line = "0.20,0.4 and 0.21,0.41 lie in one cell: the model is told of one object there\n"
+    line = "0.20,0.4 and 0.21,0.41 lie in one cell: the condition holds one object there\n"
     assert err == line
-    assert len(json.loads(out)["told"]) == 2
+    assert json.loads(out)["requested"] == [{"x": 0.2, "y": 0.4}, {"x": 0.6, "y": 0.6}]
 
 
 def test_the_far_border_belongs_to_the_image(said: Said, obedient: None):
     _, out, _ = said("sample", "zoo:grid_all", "--at", "1,1", "0,0", "--out", "x.png", "--json")
-    told = json.loads(out)["told"]
-    assert told == [{"x": 31 / 32, "y": 31 / 32}, {"x": 1 / 32, "y": 1 / 32}]
+    condition = json.loads(out)["condition"]
+    assert condition == [{"x": 31 / 32, "y": 31 / 32}, {"x": 1 / 32, "y": 1 / 32}]
 
 
-def test_a_list_is_told_places_as_they_are_and_no_more_than_it_holds(said: Said):
+def test_a_list_holds_only_so_many_places(said: Said):
     thirteen = [f"0.{number:02},0.5" for number in range(1, 14)]
     code, _, err = said("sample", "zoo:list_all", "--at", *thirteen, "--out", "x.png")
     assert code == 2
@@ -157,7 +174,7 @@ def test_a_list_is_told_places_as_they_are_and_no_more_than_it_holds(said: Said)
     assert said("sample", "zoo:list_all", "--at", *thirteen[:12], "--out", "x.png")[0] == 0
 
 
-def test_a_model_may_be_told_of_nothing(said: Said, obedient: None):
+def test_the_condition_may_be_of_no_object(said: Said, obedient: None):
     code, out, _ = said("sample", "zoo:grid_all", "--out", "x.png", "--json")
     assert code == 0
     assert json.loads(out)["measurements"].keys() == {"count"}
@@ -180,6 +197,7 @@ def test_own_runs_are_drawn_with_too(said: Said, folder: Path):
         (["--at", "a,b"], "a place is X,Y such as 0.2,0.4; got 'a,b'"),
         (["--at", "nan,0.5"], "a place is X,Y such as 0.2,0.4; got 'nan,0.5'"),
         (["--count", "0"], "--count is from 1 to 1024; got 0"),
+        (["--scale", "0"], "--scale is from 1 to 16; got 0"),
         (["--steps", "0"], "a sampler takes at least 1 step; got 0"),
         (["--out", "x.gif"], "--out is a .png file; got x.gif"),
         (["--out", "no/x.png"], "no is no folder; expected one to write --out into"),
@@ -200,12 +218,14 @@ def test_a_place_left_of_the_image_is_named(said: Said):
 @pytest.mark.parametrize(
     ("subject", "complaint"),
     [
-        ("zoo:circles", "zoo:circles is not told places; there is no --at for it"),
+        ("zoo:circles", "zoo:circles is not conditioned on places; --at is not for it"),
         ("zoo:grid_al", "; did you mean grid_all?"),
         ("no/where", "no/where is not there; expected zoo:NAME, an experiment, a run's folder"),
     ],
 )
-def test_a_model_that_cannot_be_told_places_is_named(subject: str, complaint: str, said: Said):
+def test_a_model_that_is_not_conditioned_on_places_is_named(
+    subject: str, complaint: str, said: Said
+):
     code, _, err = said("sample", subject, "--at", "0.5,0.5")
     assert code == 2
     assert complaint in err
@@ -213,19 +233,46 @@ def test_a_model_that_cannot_be_told_places_is_named(subject: str, complaint: st
 
 
 def test_a_mean_of_one_has_no_spread():
-    assert sample.averaged([3]) == Measurement(3, None, None, n=1)
-    two = sample.averaged([0, 1], most=1)
+    assert sample.mean_of([3]) == Measurement(3, None, None, n=1)
+    two = sample.mean_of([0, 1], most=1)
     assert (two.value, two.low, two.high, two.n) == (0.5, 0, 1, 2)
     low, high = student_t([4, 5])
-    assert sample.averaged([4, 5]) == Measurement(4.5, max(low, 0), high, n=2)
+    assert sample.mean_of([4, 5]) == Measurement(4.5, max(low, 0), high, n=2)
 
 
-def test_dots_are_drawn_where_they_are_told():
+def test_a_ring_is_around_its_place_and_leaves_it_as_it_is():
     black = Image.new("RGB", (50, 30))
-    picture = dotted(black, [(0.2, 0.5)], [True], scale=2)
-    assert picture.size == (100, 60)
-    assert picture.getpixel((20, 30)) == (255, 255, 255)
-    assert picture.getpixel((50, 12)) == (0, 0, 0)
+    picture = enlarged(black, 4, [Ring((0.2, 0.5), True)])
+    assert picture.size == (200, 120)
+    assert picture.getpixel((40, 60)) == (0, 0, 0)
+    for x, y in [(40 + 14, 60), (40, 60 - 14), (40 - 14, 60)]:
+        assert picture.getpixel((x, y))[1] > 150
+    assert picture.getpixel((100, 24)) == (0, 0, 0)
+
+
+def test_a_missed_place_is_dashed_so_that_colour_is_not_all():
+    grey = Image.new("RGB", (40, 40), "#808080")
+    lines = []
+    for found in (True, False):
+        picture = enlarged(grey, 10, [Ring((0.5, 0.5), found)])
+        angles = torch.linspace(0, 2 * torch.pi, 360).tolist()
+        around = [(200 + 28 * math.cos(a), 200 + 28 * math.sin(a)) for a in angles]
+        drawn = [picture.getpixel((int(x), int(y))) != (128, 128, 128) for x, y in around]
+        lines.append(sum(drawn) / len(drawn))
+    whole, dashed = lines
+    assert whole == 1
+    assert 0.45 < dashed < 0.85
+
+
+def test_a_part_is_cut_at_whole_pixels_and_pixels_stay_sharp():
+    image = Image.new("RGB", (10, 10))
+    image.putpixel((3, 5), (255, 255, 255))
+    part = enlarged(image, 3, part=(0.25, 0.41, 0.99, 0.8))
+    assert part.size == (3 * 8, 3 * 4)
+    bright = [(x, y) for x in range(24) for y in range(12) if part.getpixel((x, y))[0]]
+    assert bright == [(x, y) for x in (3, 4, 5) for y in (3, 4, 5)]
+    with pytest.raises(ValueError, match="enlarged 1 time or more; got 0"):
+        enlarged(image, 0)
 
 
 # measure
@@ -264,7 +311,7 @@ def test_without_settings_every_question_is_asked_as_declared(said: Said):
         (["zoo:list_all", "--samples", "3"], "these questions have no samples to set; got 3"),
         (["zoo:list_all", "--objects", "3"], "these questions have no objects to set; got (3,)"),
         (["zoo:grid_all", "--samples", "0"], "--samples is at least 1; got 0"),
-        (["zoo:grid_all", "--objects", "3-1"], "objects are a count or a range"),
+        (["zoo:grid_all", "--objects", "3-1"], "expected whole numbers such as 3,6-9"),
         (["zoo:nothing"], "zoo:nothing is not one of circles, grid_all,"),
     ],
 )
@@ -275,7 +322,7 @@ def test_what_cannot_be_measured_is_named(words: list[str], complaint: str, said
     assert err.count("\n") == 1
 
 
-def test_the_bar_is_told_of_every_step(said: Said, monkeypatch: pytest.MonkeyPatch):
+def test_the_bar_may_start_anew(said: Said, monkeypatch: pytest.MonkeyPatch):
     with drawing("images") as watch:
         watch(2.0, 4)
         watch(4.0, 4)

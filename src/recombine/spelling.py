@@ -11,7 +11,12 @@ Its default must mean what was done before it came, and may never change.
 
 
 def spelled(value: Any) -> str:
-    """Return a repr that is the same in every process: functions by name, not by address."""
+    """Return a repr that is the same in every process: functions by name, not by address.
+
+    A value with a `fingerprint` of its own is written as that.
+    """
+    if isinstance(mark := getattr(value, "fingerprint", None), str):
+        return mark
     if is_dataclass(value) and not isinstance(value, type):
         # A Files source names its data in its repr, and leaves out the folder.
         shown = [

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from recombine.experiment import Plan
+from recombine.experiments.autoencoder import KL, VQ
 from torch import Tensor, nn
 
 from recombine import run
 from recombine.checkpoint import Checkpoint, checkpoints, packed, unpack
 from recombine.commands.run import seeded
 from recombine.denoiser import Preconditioned
-from recombine.experiment import Plan
-from recombine.experiments.autoencoder import KL, VQ
 from recombine.graph import GraphedStep
 from recombine.models.code_denoiser import CodeDenoiser
 from recombine.models.dit import DiT

@@ -1,64 +1,83 @@
-"""The part of the demo's page that says why: what a told place listens to, by the full study."""
+"""The part of the demo's page that says why: what a place in the image depends on."""
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from PIL import Image
+import numpy as np
+from PIL import Image, ImageDraw
+from PIL.ImageFont import load_default
 
-from recombine.commands.tour import Visit
-from recombine.figures.locality import draw_map, kept_maps
+from recombine import zoo
+from recombine.commands.tour import Stop, Visit
+from recombine.figures.locality import HeatMap, heat_maps
 from recombine.report.page import Group, Picture, Section
-from recombine.report.record import Record
 from recombine.report.table import quoted
+from recombine.results import arrays
+from recombine.results.query import HOME
 
 CAPTION = (
-    "Where each place hears the object told of there and no other, nine told objects ask nothing "
-    "of it that three did not; where a place listens to all of them, every object more is news to "
-    "it (grid_one_local cannot but be local: it is built so). Grey: which noisy pixels the middle "
-    "of the square listens to at high noise, in one scene of four told objects; crosses: of what "
-    "is heard there of the four, each one's share in per cent."
+    "If each place depends only on the condition near it, nine requested objects are nine easy "
+    "requests of one object. If a place depends on all of them, every further object is a new "
+    "situation. Each map is of one noisy image with four requested objects. Dark: the noisy pixels "
+    "on which the denoised image at the blue circle depends. Circles: the requested objects, each "
+    "with its share of the condition's influence at the blue one. A local network is local by "
+    "construction."
 )
+_SIDE, _REACH = 480, 26
 
 
-def listening(visits: Sequence[Visit]) -> list[Section]:
-    """Return the section on locality; none where a record does not have it."""
-    groups = tuple(group for visit in visits if (group := _group(visit.stop.name, visit.record)))
+def influence_map(name: str) -> HeatMap | None:
+    """Return a map of a shipped model at the highest noise, where its study's results are."""
+    if not HOME.exists():
+        return None
+    facts = zoo.load(name).facts
+    found = heat_maps(arrays(facts["study"]), f"{facts['cell']}/seed{facts['seed']}")
+    return found[-1] if found else None
+
+
+def dependence(visits: Sequence[Visit]) -> list[Section]:
+    """Return the section on locality; none where no model has a map."""
+    groups = tuple(group for visit in visits if (group := _group(visit)))
     if not groups:
         return []
     command = "recombine measure zoo:grid_all --what locality"
-    return [Section("What does a place listen to?", CAPTION, command, groups=groups)]
+    return [Section("Why: what a place depends on", CAPTION, command, groups=groups)]
 
 
-def _group(name: str, record: Record) -> Group | None:
-    """Return what one model listens to, at the highest noise of which it keeps a map."""
-    measured, maps = record.measurements.get("conditional_locality"), kept_maps(record)
-    places = record.curves.get("locality_places", [])
-    if measured is None or not maps or not places:
+def _group(visit: Visit) -> Group | None:
+    """Return the map of one model, with the measured locality."""
+    stop, locality = visit.stop, visit.numbers.locality if visit.numbers else None
+    if locality is None or (shown := influence_map(stop.name)) is None:
         return None
-    shown = max(maps, key=lambda each: float(each["sigma"]))
-    own, others = heard(shown, places)
-    here = f"At sigma {shown['sigma']} the square's place hears its own object to {own}"
     note = (
-        f"Conditional locality at high noise: {quoted(measured)}. {here}, the others to {others}."
+        f"Share of the condition's influence that comes from near by (conditional locality): "
+        f"{quoted(locality)} scenes."
     )
-    return Group(name, note, (Picture.of(drawn(shown, places), f"{name}: {here}."),))
+    return Group(stop.label, note, (Picture.of(drawn(shown), _words(stop, shown)),))
 
 
-def heard(shown: Mapping[str, Any], places: Sequence[Sequence[float]]) -> tuple[str, str]:
-    """Return the share of the object told of at this place in what is heard, and of each other."""
-    own = min(range(len(places)), key=lambda each: math.dist(places[each], shown["pixel"]))
-    shares = [f"{100 * share:.0f}" for share in shown["heard"]]
-    return f"{shares.pop(own)} %", f"{', '.join(shares)} %"
+def _words(stop: Stop, shown: HeatMap) -> str:
+    own = f"{100 * shown.shares[shown.own]:.0f} %"
+    return f"{stop.label}: {own} of the influence is that of the object requested there"
 
 
-def drawn(shown: Mapping[str, Any], places: Sequence[Sequence[float]]) -> Image.Image:
-    """Return a heat map as a picture."""
-    figure = Figure(figsize=(2.1, 2.1), dpi=230)
-    canvas = FigureCanvasAgg(figure)
-    draw_map(figure.add_axes((0, 0, 1, 1)), shown, places)
-    canvas.draw()
-    size = canvas.get_width_height()
-    return Image.frombuffer("RGBA", size, bytes(canvas.buffer_rgba())).convert("RGB")
+def drawn(shown: HeatMap) -> Image.Image:
+    """Return the map, with a circle and a share at each requested place, its own in blue."""
+    # Square roots, so that faint influence shows.
+    levels = 255 - 190 * np.sqrt(np.array(shown.pixels))
+    grey = Image.fromarray(levels.astype(np.uint8)).resize((_SIDE, _SIDE), Image.Resampling.NEAREST)
+    picture = grey.convert("RGB")
+    pen, font = ImageDraw.Draw(picture), load_default(_SIDE / 18)
+    for number, (place, share) in enumerate(zip(shown.requested, shown.shares, strict=True)):
+        colour = "#1f6fd1" if number == shown.own else "#a8441f"
+        x, y = (_SIDE * end for end in place)
+        pen.circle((x, y), _REACH, outline=colour, width=4)
+        pen.text(
+            (x, y - _REACH - 5),
+            f"{100 * share:.0f} %",
+            colour,
+            font,
+            "ms",
+            stroke_width=3,
+            stroke_fill="white",
+        )
+    return picture

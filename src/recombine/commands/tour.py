@@ -1,7 +1,7 @@
-"""What the demo asks of shipped models, and what it shows of their answers."""
+"""What the demo compares: three shipped models and true renders of the scenes they should draw."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
 import torch
@@ -9,191 +9,274 @@ from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor
 
+from recombine import run as runner
+from recombine import zoo
+from recombine.commands.measure import with_steps
 from recombine.condition import EncodesPlaces
-from recombine.experiment import Experiment, Trained
-from recombine.experiments.length_generalization import requested
 from recombine.measure.length import Outcome, Request, outcome
 from recombine.measure.matching import RADIUS, matched
+from recombine.measure.requests import one_to_a_cell
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
-from recombine.report.picture import dotted, pictures, tiled
-from recombine.report.record import Record
-from recombine.worlds.clevr import Clevr
+from recombine.render.camera import look_at, places, project
+from recombine.report.matrix import Panel, PanelRow, matrix
+from recombine.report.picture import RADIUS as AROUND
+from recombine.report.picture import Part, Ring, enlarged, pictures, ring_alone
+from recombine.report.published import published
+from recombine.report.table import duration
+from recombine.run import Model
+from recombine.sample.heun import Progress, unwatched
+from recombine.training import Training
+from recombine.worlds.clevr import EXTENT, EYE, SIZES, Clevr
 
 SEEN = 3
-"""The most objects in a scene that the shipped models learned from."""
+"""The most objects in an image that the shipped models were trained on."""
 NOT_TRAINED_ON = 1_000
-"""Seeds from here on are not those of a run."""
+"""Scenes of seeds from here on are in no training."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A shipped model on the tour: what sets it apart, and what it is called in the paper."""
+    """A row of the demo: a shipped model, in a few words and in a sentence."""
 
     name: str
-    paper: str
+    label: str
     words: str
 
 
+TRUTH = Stop(
+    "true_renders",
+    "true renders of the requested scenes",
+    "The scenes that were requested, rendered.",
+)
 TOUR = (
-    Stop("grid_all", "Exp. 1", "While it learned it was told where every object is."),
+    Stop(
+        "grid_all",
+        "in training conditioned on every object",
+        "In training, the condition gave the place of every object in the image.",
+    ),
     Stop(
         "grid_one",
-        "Exp. 2",
-        "The same images and the same network, but while it learned it was told where one object "
-        "is; the others went unmentioned.",
+        "in training conditioned on one object",
+        "The same images and the same network, but in training the condition gave the place of "
+        "only one object in the image, chosen at random.",
     ),
     Stop(
         "grid_one_local",
-        "Exp. 2L",
-        "The data of grid_one again: the same images, told of one object. But this network is "
-        "local: each part of the image hears only what is told nearby. It draws under guidance, "
-        "without which neighbours merge and with which colours are less varied.",
+        "in training conditioned on one object, local network",
+        "The same images and the same condition, of one object. But in this network a part of the "
+        "image depends only on the condition nearby. It samples with classifier-free guidance, "
+        "without which neighbouring objects merge.",
     ),
 )
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a model drew for one number of objects, and what was found in it."""
+class StudyNumbers:
+    """What the full study measured of a shipped model, from many more images than a demo draws."""
 
-    asked: int
-    request: Request
-    images: Float[Tensor, "batch 3 height width"]
-    found: Found
-    ceiling: Outcome
-
-    @property
-    def outcome(self) -> Outcome:
-        """The drawn images against the told places."""
-        return outcome(self.found, self.request.place, self.request.present)
-
-    @property
-    def hit(self) -> Bool[Tensor, "batch object"]:
-        """Which told places an object was found at."""
-        told = self.request
-        pairs = matched(self.found.place, self.found.present, told.place, told.present, RADIUS)
-        return pairs >= 0
-
-    @property
-    def measurements(self) -> dict[str, Measurement]:
-        """The numbers of the table, those of true renders of the same scenes beside each."""
-        found = {}
-        for whose, each in (("", self.outcome), ("_ceiling", self.ceiling)):
-            found[f"hit_rate{whose}"] = each.hit_rate
-            found[f"all_hit{whose}"] = each.all_hit
-            found[f"count{whose}"] = each.mean_count
-        return found
-
-    def tiles(self, scale: int) -> list[Image.Image]:
-        """Return the drawn images with dots at the told places."""
-        told = zip(self.request.place, self.request.present, self.hit, strict=True)
-        marks = [
-            ([(x, y) for x, y in p[there].tolist()], h[there].tolist()) for p, there, h in told
-        ]
-        drawn = zip(pictures(self.images), marks, strict=True)
-        return [dotted(picture, *mark, scale=scale) for picture, mark in drawn]
-
-
-@dataclass(frozen=True)
-class Visit:
-    """A stop of the tour with the model's answers and the record of its full study."""
-
-    stop: Stop
-    answers: tuple[Answer, ...]
-    record: Record
-
-    @property
-    def k_max(self) -> Measurement | None:
-        """Up to how many objects it draws what it is told, by the full study."""
-        return self.record.measurements.get("k_max")
+    k_max: Measurement | None
+    """The largest number of objects that it draws reliably; None where that is undefined."""
+    most: int
+    """The most objects that were requested."""
+    locality: Measurement | None
+    """How far a place depends on the condition near it alone, at high noise."""
+    published: str
+    trained: str
+    command: str
 
     @property
     def composes(self) -> bool:
-        """Whether it draws more objects than it has seen at once, by the full study."""
+        """Whether it draws more objects than its training images had."""
         return self.k_max is not None and self.k_max.value > SEEN
 
     @property
     def verdict(self) -> str:
-        """What the full study found, in a few words; nothing where it named no K_max."""
+        """Say up to how many objects it succeeds; nothing where that is undefined."""
         if self.k_max is None:
             return ""
-        most = round(self.k_max.value)
+        reached = round(self.k_max.value)
         if not self.composes:
-            return f"fails beyond {most}"
-        if f"success@{most + 1}" not in self.record.measurements:
-            return f"composes, to {most} objects and perhaps beyond"
-        return f"composes, up to {most} objects"
+            return f"fails beyond {reached}"
+        return f"succeeds up to {reached}{' or more' * (reached == self.most)}"
+
+
+@dataclass(frozen=True)
+class PlacedRequest:
+    """Scenes of one number of objects: what is requested, and where each object really is.
+
+    The condition may say less than the place, such as a cell. `part` of an image holds all objects.
+    """
+
+    request: Request
+    centre: Float[Tensor, "batch object 2"]
+    part: Part
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The images of one number of objects, and what the detector found in them."""
+
+    placed: PlacedRequest
+    images: Float[Tensor, "batch 3 height width"]
+    found: Found
+
+    @property
+    def objects(self) -> int:
+        """How many objects were requested in each image."""
+        return self.placed.centre.shape[1]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What was found, compared with what was requested."""
+        return outcome(self.found, self.placed.request.place, self.placed.request.present)
+
+    @property
+    def hit(self) -> Bool[Tensor, "batch object"]:
+        """At which requested places an object was found."""
+        request, found = self.placed.request, self.found
+        pairs = matched(found.place, found.present, request.place, request.present, RADIUS)
+        return pairs >= 0
+
+    @property
+    def measurements(self) -> dict[str, Measurement]:
+        """The numbers of the table."""
+        counted = self.outcome
+        return {
+            "hit_rate": counted.hit_rate,
+            "all_hit": counted.all_hit,
+            "count": counted.mean_count,
+        }
+
+    def pictures(self, scale: int) -> list[Image.Image]:
+        """Return the part of each image that holds objects, enlarged, with rings."""
+        rings = [
+            [Ring((x, y), found) for (x, y), found in zip(centres, hits, strict=True)]
+            for centres, hits in zip(self.placed.centre.tolist(), self.hit.tolist(), strict=True)
+        ]
+        drawn = zip(pictures(self.images), rings, strict=True)
+        return [enlarged(picture, scale, marks, self.placed.part) for picture, marks in drawn]
+
+    def note(self, images: int) -> str:
+        """Say how many requested objects the first images have, and how many others, on average."""
+        hits = float(self.hit[:images].double().sum(dim=1).mean())
+        others = float(self.found.count[:images].double().mean()) - hits
+        more = f", {others:.3g} elsewhere" if others else ""
+        return f"{hits:.3g} of {self.objects} found{more}"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A row of the demo: the images, and for a model what the full study measured of it."""
+
+    stop: Stop
+    answers: tuple[Answer, ...]
+    numbers: StudyNumbers | None = None
+
+
+def study_numbers(name: str) -> StudyNumbers:
+    """Return what the full study measured of a shipped model: its numbers lie with the weights."""
+    facts = zoo.load(name).facts
+    found = {key: Measurement(*value) for key, value in facts["measured"].items()}
+    requested = [int(key.removeprefix("success@")) for key in found if key.startswith("success@")]
+    table = published()
+    mine = table[(table.study == facts["study"]) & (table.cell == facts["cell"])]
+    reported = mine[mine.measurement == "k_max"]
+    words = [f"{row.value:g} ({row.grade})" for row in reported.itertuples()]
+    return StudyNumbers(
+        found.get("k_max"),
+        max(requested, default=0),
+        found.get("conditional_locality"),
+        words[0] if words else "",
+        duration(facts["seconds"]),
+        runner.plan_of(zoo.path(name)).command,
+    )
+
+
+def shipped_model(
+    name: str, device: torch.device, steps: int | None = None, watch: Progress = unwatched
+) -> Model:
+    """Load a shipped model, to sample in so many steps."""
+    path = zoo.path(name)
+    plan = runner.plan_of(path)
+    plan = replace(plan, declared=with_steps(plan.trained, steps))
+    return runner.loaded(plan, path, runner.machine(device), watch)
 
 
 def requests(
-    experiment: Experiment, counts: Sequence[int], samples: int, seed: int, device: torch.device
-) -> dict[int, Request]:
-    """Return scenes of each number of objects, all in cells of their own, as they are told."""
-    world, encode = experiment.world, experiment.conditioner.encode
+    training: Training, counts: Sequence[int], samples: int, seed: int, device: torch.device
+) -> list[PlacedRequest]:
+    """Return scenes of each number of objects, all in cells of their own."""
+    world, encode = training.world, training.conditioner.encode
     if not isinstance(world, Clevr) or not isinstance(encode, EncodesPlaces):
-        raise ValueError("the tour is for models of CLEVR that are told places")
-    order = torch.Generator(device).manual_seed(seed)
-    return {
-        count: requested(world, encode, count, samples, order, seed + NOT_TRAINED_ON)
-        for count in counts
-    }
+        raise ValueError("the demo is for models of CLEVR that are conditioned on places")
+    placed, part = [], part_in_use(world)
+    for count in counts:
+        scenes = one_to_a_cell(
+            replace(world, objects=(count, count)), samples, device, seed + NOT_TRAINED_ON
+        )
+        centre, present = places(scenes)[0], scenes.present
+        written = encode.requested(centre, present)
+        request = Request(*written, encode.at(centre, present), world.image(scenes))
+        placed.append(PlacedRequest(request, centre, part))
+    return placed
 
 
-def visit(
-    stop: Stop,
-    record: Record,
-    trained: Trained,
-    asked: Mapping[int, Request],
-    reader: Reader,
-    seed: int,
-) -> Visit:
-    """Ask a model for every number of objects, from the same noise as any other model."""
-    condition = torch.cat([request.condition for request in asked.values()])
-    drawn = trained.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1)
-    parts = drawn.split([len(request.present) for request in asked.values()])
-    answers = tuple(
-        Answer(count, request, images, reader(images), ceiling(request, reader))
-        for (count, request), images in zip(asked.items(), parts, strict=True)
+def part_in_use(world: Clevr) -> Part:
+    """Return the part of an image in which rings around objects of this world may lie."""
+    heights = {SIZES[composition[-1]] for composition in world.among} or set(SIZES.values())
+    ends = (-EXTENT, EXTENT)
+    corners = torch.tensor([[(x, y, z) for x in ends for y in ends for z in heights]])
+    eye = torch.tensor([EYE])
+    seen = project(look_at(eye, torch.zeros_like(eye)), corners)[0][0]
+    least, most = (seen.amin(dim=0) - AROUND).clamp(min=0), (seen.amax(dim=0) + AROUND).clamp(max=1)
+    (left, upper), (right, lower) = least.tolist(), most.tolist()
+    return left, upper, right, lower
+
+
+def drawn(
+    model: Model, placed: Sequence[PlacedRequest], reader: Reader, seed: int
+) -> tuple[Answer, ...]:
+    """Draw every number of objects, from the same noise as any other model."""
+    condition = torch.cat([each.request.condition for each in placed])
+    images = model.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1)
+    parts = images.split([len(each.centre) for each in placed])
+    return tuple(Answer(each, part, reader(part)) for each, part in zip(placed, parts, strict=True))
+
+
+def true_renders(placed: Sequence[PlacedRequest], reader: Reader) -> Visit:
+    """Return the requested scenes as the renderer shows them: the most that can be expected."""
+    images = [each.request.image for each in placed]
+    read = zip(placed, images, strict=True)
+    return Visit(TRUTH, tuple(Answer(each, image, reader(image)) for each, image in read))
+
+
+def figure(visits: Sequence[Visit], shown: int) -> Image.Image:
+    """Return the first images of every model and number of objects in one picture."""
+    key = (
+        (ring_alone(True, 34), "an object was found at the requested place"),
+        (ring_alone(False, 34), "no object was found there"),
     )
-    return Visit(stop, answers, record)
+    heads = [
+        in_words(answer.objects) + " (not in training)" * (answer.objects > SEEN)
+        for answer in visits[0].answers
+    ]
+    rows = [
+        PanelRow(visit.stop.label, [_panel(answer, shown) for answer in visit.answers])
+        for visit in visits
+    ]
+    *some, most = (str(answer.objects) for answer in visits[0].answers)
+    title = (
+        f"Diffusion models trained on 1 to {SEEN} objects; requested: {', '.join(some)} and {most}"
+    )
+    return matrix(title, key, heads, rows)
 
 
-def ceiling(request: Request, reader: Reader) -> Outcome:
-    """Return what true renders of the requested scenes come to."""
-    return outcome(reader(request.image), request.place, request.present)
+def in_words(objects: int) -> str:
+    """Return "1 object", "3 objects"."""
+    return f"{objects} object{'s' * (objects != 1)}"
 
 
-def figure(visits: Sequence[Visit]) -> Image.Image:
-    """Return the paper's Figure 1: a row per model, a column per number of objects told."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    columns = len(visits[0].answers)
-    # Two images beside each other, and words below.
-    tall = 1.4 * ceil(len(visits[0].answers[0].images) / 2) + 0.4
-    drawing = Figure(figsize=(3 * columns + 1.2, tall * len(visits) + 0.4), dpi=110)
-    canvas = FigureCanvasAgg(drawing)
-    axes = drawing.subplots(len(visits), columns, squeeze=False)
-    for row, each in zip(axes, visits, strict=True):
-        row[0].set_ylabel(f"{each.stop.name}\n({each.stop.paper})", fontsize=14, labelpad=10)
-        for axis, answer in zip(row, each.answers, strict=True):
-            axis.imshow(tiled(answer.tiles(3), 2, gap=6))
-            axis.set_xticks([])
-            axis.set_yticks([])
-            axis.spines[:].set_visible(False)
-            axis.set_xlabel(in_a_few_words(answer), fontsize=11)
-    for axis, answer in zip(axes[0], visits[0].answers, strict=True):
-        beyond = "" if answer.asked <= SEEN else " (never seen)"
-        axis.set_title(f"{answer.asked} told{beyond}", fontsize=14, pad=10)
-    drawing.tight_layout()
-    canvas.draw()
-    size = canvas.get_width_height()
-    return Image.frombuffer("RGBA", size, bytes(canvas.buffer_rgba())).convert("RGB")
-
-
-def in_a_few_words(answer: Answer) -> str:
-    """Return "5.5 of 6 hit, 5.8 objects found": means over the images."""
-    found = answer.measurements
-    hits = found["hit_rate"].value * answer.asked
-    return f"{hits:.3g} of {answer.asked} hit, {found['count'].value:.3g} found"
+def _panel(answer: Answer, shown: int) -> Panel:
+    first = answer.pictures(ceil(256 / answer.images.shape[-1]))[:shown]
+    return Panel(first, answer.note(len(first)))

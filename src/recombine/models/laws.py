@@ -15,7 +15,7 @@ from torch import Tensor
 from recombine.denoiser import unit_noise
 from recombine.models.gaussian import Constant, GaussianLaw
 from recombine.models.mixture import MixtureLaw, marks_all, marks_one, scene_law, subsets
-from recombine.models.projection import LEVELS, KnownLaw
+from recombine.models.projection import LEVELS, KnownLaw, Law
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +120,13 @@ def shifted_change(sigma: float, other: int, beta: float = 0.7) -> Float[Tensor,
     covariance = _three_parts()
     noisy = covariance + sigma**2 * torch.eye(len(covariance)).to(covariance)
     return torch.linalg.solve(noisy, _shifted_directions(beta)[other])
+
+
+def constant_covariance(law: Law) -> Float[Tensor, "pixel pixel"]:
+    """Return the covariance of a law in which it does not depend on the condition."""
+    if isinstance(law.covariance, Tensor):
+        return law.covariance
+    raise ValueError(f"the covariance of this law depends on its condition: {law.covariance}")
 
 
 def counted_gaussian(step: float = 0.5) -> KnownLaw:

@@ -43,7 +43,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: text, the command that made it, pictures, groups of them, a table."""
+    """A part of the page: text, the command that made it, pictures, groups of them, a table.
+
+    `key` explains the marks in the pictures. `large` shows groups two to a row, and the first
+    picture of each as large as it is.
+    """
 
     title: str
     caption: str = ""
@@ -51,6 +55,8 @@ class Section:
     pictures: tuple[Picture, ...] = ()
     groups: tuple[Group, ...] = ()
     table: Table | None = None
+    key: tuple[Picture, ...] = ()
+    large: bool = False
 
 
 def page(title: str, lead: str, sections: Sequence[Section]) -> str:

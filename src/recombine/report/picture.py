@@ -1,8 +1,10 @@
-"""Images as pictures: 8-bit pixels, PNG, contact sheets."""
+"""Images as pictures: 8-bit pixels, PNG, contact sheets, rings around requested places."""
 
 import base64
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor
 from pathlib import Path
 from typing import TypeAlias
 
@@ -11,13 +13,24 @@ from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-DOT = 0.017
-"""Radius of a dot at a told place, in image sides."""
-_FINER = 4
-_HIT, _MISSED, _RIM = "#ffffff", "#ff5a3c", "#15181c"
-
 Place: TypeAlias = tuple[float, float]
 """x right and y down, from 0 to 1."""
+Part: TypeAlias = tuple[float, float, float, float]
+"""The left, upper, right and lower end of a part of an image, from 0 to 1."""
+WHOLE: Part = (0.0, 0.0, 1.0, 1.0)
+RADIUS = 0.07
+"""Of a ring, in image sides: larger than an object, so that the ring goes around it."""
+FOUND, MISSED, _SHADE = "#63f0b4", "#ff7a59", (16, 18, 22, 150)
+_FINER = 4
+_DASHES = 9
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A requested place in an image, and whether an object was found there."""
+
+    place: Place
+    found: bool
 
 
 def pixels(images: Float[Tensor, "batch 3 height width"]) -> UInt8[Tensor, "batch height width 3"]:
@@ -58,31 +71,55 @@ def tiled(tiles: Sequence[Image.Image], columns: int, gap: int = 2) -> Image.Ima
     return sheet
 
 
-def dotted(
-    picture: Image.Image, places: Sequence[Place], hit: Sequence[bool], scale: int = 4
+def enlarged(
+    picture: Image.Image, scale: int, rings: Sequence[Ring] = (), part: Part = WHOLE
 ) -> Image.Image:
-    """Return the picture enlarged, with a dot at each place ([0, 1]); a ring where none is hit."""
+    """Return a part of a picture with every pixel `scale` times as large, and rings around places.
+
+    The part is widened to whole pixels.
+    """
+    if scale < 1:
+        raise ValueError(f"a picture is enlarged 1 time or more; got {scale}")
     size = (picture.width * scale, picture.height * scale)
-    finer = _FINER
-    layer = Image.new("RGBA", (size[0] * finer, size[1] * finer))
+    large = picture.convert("RGB").resize(size, Image.Resampling.NEAREST)
+    for ring in rings:
+        _draw(ring, large, RADIUS, max(2.0, 0.36 * scale))
+    (width, height), (left, upper, right, lower) = picture.size, part
+    ends = (floor(left * width), floor(upper * height), ceil(right * width), ceil(lower * height))
+    return large.crop(tuple(scale * end for end in ends))  # type: ignore[arg-type]
+
+
+def ring_alone(found: bool, side: int) -> Image.Image:
+    """Return a ring on a plain floor, for the key that explains rings."""
+    plain = Image.new("RGB", (side, side), "#77787a")
+    _draw(Ring((0.5, 0.5), found), plain, 0.36, side / 16)
+    return plain
+
+
+def _draw(ring: Ring, large: Image.Image, radius: float, line: float) -> None:
+    """Draw a closed green ring or a dashed red one; a dark rim makes it show on any colour."""
+    reach = radius * max(large.size)
+    margin = ceil(reach + 2 * line)
+    x, y = ring.place[0] * large.width, ring.place[1] * large.height
+    corner = (round(x) - margin, round(y) - margin)
+    layer = Image.new("RGBA", (2 * margin * _FINER, 2 * margin * _FINER))
     pen = ImageDraw.Draw(layer)
-    radius = finer * DOT * max(size)
-    for (x, y), filled in zip(places, hit, strict=True):
-        centre = (x * layer.width, y * layer.height)
-        # A dark rim under a light dot shows on any colour.
-        pen.circle(centre, radius * 1.35, fill=_RIM)
-        pen.circle(centre, radius, fill=_HIT if filled else _MISSED)
-        if not filled:
-            pen.circle(centre, radius * 0.5, fill=_RIM)
-    large = picture.convert("RGB").resize(size, Image.Resampling.BICUBIC).convert("RGBA")
-    large.alpha_composite(layer.resize(size, Image.Resampling.BOX))
-    return large.convert("RGB")
+    centre = (_FINER * (x - corner[0]), _FINER * (y - corner[1]))
+    step = 360 / _DASHES
+    arcs = [(0.0, 360.0)] if ring.found else [(k * step, (k + 0.6) * step) for k in range(_DASHES)]
+    for colour, thick in ((_SHADE, line + 1.4), (FOUND if ring.found else MISSED, line)):
+        outer = _FINER * (reach + thick / 2)
+        box = (*(end - outer for end in centre), *(end + outer for end in centre))
+        for start, end in arcs:
+            pen.arc(box, start, end, fill=colour, width=round(_FINER * thick))
+    layer = layer.resize((2 * margin, 2 * margin), Image.Resampling.BOX)
+    large.paste(layer, corner, layer)
 
 
 def png(picture: Image.Image) -> bytes:
     """Return a picture as the bytes of a PNG file."""
     buffer = io.BytesIO()
-    picture.save(buffer, format="PNG")
+    picture.save(buffer, format="PNG", optimize=True)
     return buffer.getvalue()
 
 
