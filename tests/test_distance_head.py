@@ -101,7 +101,7 @@ def answer(head: DistanceHead | LogitHead, grid: Grid) -> int:
 
 
 def test_vectors_add_up_where_single_logits_do_not():
-    """Seen are (0, 0), (1, 0) and (0, 1). The vector of (1, 1) is the sum; its logit was never trained."""
+    """Seen are (0, 0), (1, 0) and (0, 1). The vector of (1, 1) is their sum."""
     grid = Grid(2)
     assert answer(DistanceHead(grid), grid) == 3
     assert answer(LogitHead(4), grid) in (1, 2)

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import recombine.denoiser
+from recombine.denoiser import LearnsFromAverage
 from recombine.models.heads import DiffusionHead, LogitHead, MixtureHead
 from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion
-from recombine.objectives.jepa import Jepa, MaskedJepa, target_spread
+from recombine.objectives.jepa import DiffusionJepa, Jepa, MaskedJepa, target_spread
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask, UnmaskingGenerator
@@ -22,6 +23,7 @@ from recombine.train import Weights
 SMALL = Masked(side=4, factors=2, features=1, head=LogitHead(8), width=16, layers=3, heads=2)
 JEPA = Jepa(layers=(0, 2), weight=0.6)
 KINDS = [
+    (SMALL, MaskedCrossEntropy()),
     (replace(SMALL, head=MixtureHead(3, 2)), MaskedMixture()),
     (replace(SMALL, head=DiffusionHead(3, 1, 16)), MaskedDiffusion(draws=2)),
 ]
@@ -258,9 +260,28 @@ def test_what_cannot_be_declared_is_refused():
             Jepa(weight=weight)
 
 
+def test_measurements_see_the_objective_and_the_network_through_jepa(rng: torch.Generator):
+    inner = MaskedCrossEntropy()
+    both, seen = JEPA(inner), torch.randint(8, (2, 4, 4), generator=rng)
+    model, hidden = both.wrap(SMALL.build()), torch.ones(2, 4, 4).bool()
+    predicted = model(seen, hidden, torch.ones(2, 2, 2))
+    expected = inner.prediction_quality(predicted, seen, hidden)
+    assert torch.equal(both.prediction_quality(predicted, seen, hidden), expected)
+    assert both.noisy_tokens(seen, rng) == ()
+    assert model.inside() == model.network.inside()
+    spreads = both.target_spreads(model, seen, torch.ones(2, 2, 2))
+    assert list(spreads) == [0, 2]
+    assert isinstance(both, LearnsFromAverage)
+    assert not isinstance(inner, LearnsFromAverage)
+    with pytest.raises(ValueError, match="call it with average="):
+        both(model, seen, torch.ones(2, 2, 2), generator=rng)
+    with pytest.raises(ValueError, match="needs a masked model; got Linear"):
+        both.wrap(torch.nn.Linear(2, 2))
+
+
 def test_jepa_is_attached_in_one_line():
     assert Jepa()(MaskedCrossEntropy()) == MaskedJepa(MaskedCrossEntropy(), Jepa((3, 5, 7), 0.6))
-    assert Jepa()(Diffusion()) == MaskedJepa(Diffusion(), Jepa((3, 5, 7), 0.6))
+    assert Jepa()(Diffusion()) == DiffusionJepa(Diffusion(), Jepa((3, 5, 7), 0.6))
 
 
 def test_states_that_are_all_equal_have_collapsed():

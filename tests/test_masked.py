@@ -430,6 +430,40 @@ def test_the_model_gets_tokens_hidden_tokens_and_condition(declared, objective, 
 
 
 @each_objective
+def test_the_quality_of_a_prediction_is_minus_the_loss_of_its_image(declared, objective, rng):
+    model, condition = perturbed(declared.build()), told(3, rng)
+    seen = tokens_of(declared, 3, rng)
+    drawn = objective.corrupted(seen, torch.Generator().manual_seed(5))
+    noisy = objective.noisy_tokens(seen, torch.Generator().manual_seed(5))
+    predicted = model(seen, drawn.hidden, condition, *noisy)
+    quality = objective.prediction_quality(predicted, seen, drawn.hidden, *noisy)
+    for image in range(3):
+        one = slice(image, image + 1)
+        parts = Corruption(drawn.hidden[one], tuple(each[one] for each in drawn.noisy))
+        alone = model(seen[one], parts.hidden, condition[one], *parts.noisy)
+        loss = objective.loss(alone, seen[one], parts)
+        torch.testing.assert_close(-quality[image], loss, rtol=1e-4, atol=1e-5)
+
+
+@each_model
+def test_neurons_and_heads_are_found_by_layer(declared, rng: torch.Generator):
+    model, widths = declared.build(), {}
+    for layer, parts in model.inside().items():
+        for part in parts:
+            part.register_forward_pre_hook(
+                lambda _, inputs, layer=layer: widths.setdefault(layer, []).append(
+                    inputs[0].shape[-1]
+                )
+            )
+    model(tokens_of(declared, 1, rng), torch.ones(1, 4, 4).bool(), told(1, rng))
+    # Attention comes first in a layer.
+    assert widths == {0: [32, 128], 1: [32, 128]}
+    assert set(model.inside([1])) == {1}
+    with pytest.raises(ValueError, match="the network has the layers 0..1; got 2"):
+        model.inside([2])
+
+
+@each_objective
 def test_a_step_looks_at_no_number(declared, objective, monkeypatch: pytest.MonkeyPatch):
     """Fake tensors have none: what a CUDA graph cannot capture raises here."""
     # Inside a graph the levels are not checked either.

@@ -329,8 +329,9 @@ def test_a_condition_takes_the_precision_of_the_image(kind: torch.dtype):
     x = torch.zeros(1, 1, 2, 2, dtype=torch.float64)
     for entry, shape in [(Vector(4), (1, 4)), (Channels(1), (1, 2, 2)), (Tokens(2, 2), (1, 2, 2))]:
         parts = read(entry, torch.ones(shape, dtype=kind), x)
-        values = [part for part in parts[:3] if part is not None]
-        assert [part.dtype for part in values] == [torch.float64]
+        values = parts.context.tokens if parts.context else parts.vector
+        values = parts.channels if values is None else values
+        assert values.dtype == torch.float64
 
 
 TOKEN_NETWORKS = [replace(UNET, entry=Tokens(3, 4)), replace(DIT, entry=Tokens(3, 4))]
@@ -411,8 +412,8 @@ def test_a_condition_takes_one_form_only(rng: torch.Generator):
         [name for name in NetworkCondition._fields if getattr(form, name) is not None]
         for form in forms
     ]
-    assert filled == [[], ["vector"], ["channels"], ["tokens", "present"]]
-    assert torch.equal(forms[3].tokens, said[3][..., :-1])
+    assert filled == [[], ["vector"], ["channels"], ["context"]]
+    assert torch.equal(forms[3].context.tokens, said[3][..., :-1])
 
 
 def test_waves_tell_places_apart_and_zeros_still_say_nothing():
@@ -435,7 +436,7 @@ def test_shifts_scales_and_gates_are_sums_over_what_is_told():
     dit = perturbed(replace(DIT, entry=Vector(9)))
     of_dit = dit.modulation(dit.embedding(torch.ones(4), told.flatten(1)))
     masked = perturbed(Masked(side=2, features=2, width=16, layers=2, heads=2, adaln=True))
-    for moves in (of_dit, torch.cat(masked.steering(told), dim=1)):
+    for moves in (of_dit, torch.cat(masked.adaln(told), dim=1)):
         nothing, one, other, both = moves
         torch.testing.assert_close(both - nothing, (one - nothing) + (other - nothing))
         assert (one - nothing).abs().max() > 0.1

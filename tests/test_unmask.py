@@ -391,3 +391,8 @@ def test_bad_questions_are_refused():
         UnmaskingGenerator(law, (3, 2, 2)).seeded(CONDITION, SEEDS)
     with pytest.raises(ValueError, match="at a temperature of 1; got 0.5"):
         UnmaskingGenerator(Clouds(), (3, 2, 2), Unmask(temperature=0.5)).seeded(CONDITION, SEEDS)
+
+
+def test_a_sampler_of_tokens_makes_its_generator():
+    made = Unmask(steps=3).generator(print, (2, 2), 5)
+    assert made == UnmaskingGenerator(print, (2, 2), Unmask(steps=3), 5)
