@@ -56,7 +56,7 @@ def image_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def drawing(what: str) -> Iterator[Callable[[float, int], None]]:
-    """Show a bar; call what it yields with the number of images drawn, and of all. It may start anew."""
+    """Show a bar; call what it yields with the images drawn and their total. It may start anew."""
     with bar() as progress:
         task = progress.add_task(what, total=None, speed="")
         started = time.perf_counter()
