@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from recombine.experiment import Trained
 
 from recombine import __main__ as command_line
 from recombine import zoo
@@ -18,6 +17,7 @@ from recombine.condition import Conditioner, Grid
 from recombine.measurement import Measurement
 from recombine.render.camera import places
 from recombine.report.page import Group, Picture, Section, page
+from recombine.run import Model
 from recombine.worlds.circles import Circles
 from recombine.worlds.clevr import Clevr
 from small_zoo import SMALL, bright_pixels, painted, shipped, use
@@ -36,12 +36,12 @@ def conditions(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) ->
     """Models that leave out one object, a reader that sees it; returns what they were given."""
     given: list[torch.Tensor] = []
 
-    def images(self: Trained, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def images(self: Model, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         given.append(torch.cat([condition.flatten(), torch.rand(3, generator=generator)]))
         return painted(condition, missing=1)
 
     use(folder, monkeypatch)
-    monkeypatch.setattr(Trained, "images", images)
+    monkeypatch.setattr(Model, "images", images)
     monkeypatch.setattr(zoo, "detector", lambda: bright_pixels)
     monkeypatch.setattr(demo, "WORLDS", (Circles(),))
     monkeypatch.setattr(demo, "COUNTS", (1, 4))
@@ -159,7 +159,7 @@ def test_the_rings_of_a_picture_are_at_the_real_places_and_show_what_was_found()
     assert answer.hit.sum(dim=1).tolist() == [2, 2]
     assert answer.note(2) == "2 of 3 found"
     assert answer.measurements["count"].value == 2
-    picture = answer.pictures(8)[0]
+    picture = answer.picture(0, 8)
     left, upper = (int(end * 64) for end in placed.part[:2])
     for (x, y), hit in zip(placed.centre[0].tolist(), answer.hit[0].tolist(), strict=True):
         # To the right of the centre, on the ring; the crop begins at whole pixels.

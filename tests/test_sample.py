@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image, ImageChops
-from recombine.experiment import Trained
 
 from recombine import __main__ as command_line
 from recombine import zoo
@@ -16,6 +15,7 @@ from recombine.commands import sample
 from recombine.commands.console import drawing
 from recombine.measurement import Measurement, student_t
 from recombine.report.picture import Ring, enlarged
+from recombine.run import Model
 from small_zoo import SIZE, bright_pixels, painted, shipped, use
 
 Said = Callable[..., tuple[int, str, str]]
@@ -47,10 +47,10 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
 def obedient(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Models that draw at every requested place but one, and a reader of what they draw."""
 
-    def images(self: Trained, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def images(self: Model, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         return painted(condition, missing=1)
 
-    monkeypatch.setattr(Trained, "images", images)
+    monkeypatch.setattr(Model, "images", images)
     monkeypatch.setattr(zoo, "names", lambda folder=None: ["detector", "grid_all"])
     monkeypatch.setattr(zoo, "detector", lambda: bright_pixels)
 
@@ -220,7 +220,7 @@ def test_a_place_left_of_the_image_is_named(said: Said):
     [
         ("zoo:circles", "zoo:circles is not conditioned on places; --at is not for it"),
         ("zoo:grid_al", "; did you mean grid_all?"),
-        ("no/where", "no/where is not there; expected zoo:NAME, an experiment, a run's folder"),
+        ("no/where", "no/where is not there; expected zoo:NAME, STUDY:CELL, a run's folder"),
     ],
 )
 def test_a_model_that_is_not_conditioned_on_places_is_named(
