@@ -159,7 +159,7 @@ def test_the_rings_of_a_picture_are_at_the_real_places_and_show_what_was_found()
     assert answer.hit.sum(dim=1).tolist() == [2, 2]
     assert answer.note(2) == "2 of 3 found"
     assert answer.measurements["count"].value == 2
-    picture = answer.pictures(8)[0]
+    picture = answer.picture(0, 8)
     left, upper = (int(end * 64) for end in placed.part[:2])
     for (x, y), hit in zip(placed.centre[0].tolist(), answer.hit[0].tolist(), strict=True):
         # To the right of the centre, on the ring; the crop begins at whole pixels.

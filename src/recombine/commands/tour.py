@@ -148,14 +148,12 @@ class Answer:
             "count": counted.mean_count,
         }
 
-    def pictures(self, scale: int) -> list[Image.Image]:
-        """Return the part of each image that holds objects, enlarged, with rings."""
-        rings = [
-            [Ring((x, y), found) for (x, y), found in zip(centres, hits, strict=True)]
-            for centres, hits in zip(self.placed.centre.tolist(), self.hit.tolist(), strict=True)
-        ]
-        drawn = zip(pictures(self.images), rings, strict=True)
-        return [enlarged(picture, scale, marks, self.placed.part) for picture, marks in drawn]
+    def picture(self, number: int, scale: int) -> Image.Image:
+        """Return the part of an image that holds objects, enlarged, with rings."""
+        (image,) = pictures(self.images[number : number + 1])
+        centres, hits = self.placed.centre[number].tolist(), self.hit[number].tolist()
+        rings = [Ring((x, y), found) for (x, y), found in zip(centres, hits, strict=True)]
+        return enlarged(image, scale, rings, self.placed.part)
 
     def note(self, images: int) -> str:
         """Say how many requested objects the first images have, and how many others, on average."""
@@ -278,5 +276,5 @@ def in_words(objects: int) -> str:
 
 
 def _panel(answer: Answer, shown: int) -> Panel:
-    first = answer.pictures(ceil(256 / answer.images.shape[-1]))[:shown]
-    return Panel(first, answer.note(len(first)))
+    scale = ceil(256 / answer.images.shape[-1])
+    return Panel([answer.picture(number, scale) for number in range(shown)], answer.note(shown))
