@@ -16,13 +16,13 @@ from statistics import fmean
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
-
 from recombine.experiments.concept_space import REPORTED_RISE, separated, theory
+from recombine.report.record import Record
+
 from recombine.figures.concept_space import Line, lines, separation
 from recombine.measure.trajectory import Course, Theory, time_scale
 from recombine.measurement import Measurement, Number
 from recombine.report.files import write_bytes
-from recombine.report.record import Record
 
 OVER_SEEDS = (
     "concept_mse",

@@ -17,10 +17,11 @@ from PIL import Image
 from torch import Tensor
 
 from recombine.measure.fidelity import mask_overlap, psnr, ssim
+from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.render.engine import picture, see
 from recombine.report.origin import device_name
-from recombine.report.record import Record
+from recombine.results import Origin, Results, keep, rows
 from recombine.scene import Scenes
 from recombine.worlds.clevr import Clevr, stage
 from recombine.worlds.scene_file import read
@@ -79,18 +80,10 @@ def main() -> None:
         if split == "fixed":
             folder.mkdir(exist_ok=True)
             side_by_side(ours, theirs).save(folder / "fidelity.png")
-    Record(
-        question="How close is our CLEVR to Blender's?",
-        command="python benchmarks/fidelity.py",
-        experiment="Clevr(size=128) on the scenes of tests/data/clevr_reference",
-        seed=0,
-        device=device_name("cpu"),
-        seconds=time.perf_counter() - started,
-        measurements=kept,
-        headline=("mask_iou@fixed", "ssim@fixed", "psnr@fixed", "mask_iou@jittered"),
-        figure="results/fidelity.png",
-    ).save(folder / "fidelity.json")
-    print(f"wrote fidelity.json and fidelity.png (Blender above, ours below) to {folder.name}")
+    command, seconds = "python benchmarks/fidelity.py", time.perf_counter() - started
+    origin = Origin("fidelity", "renderer", 0, device_name("cpu"), seconds=seconds, command=command)
+    keep([Results(origin, rows(Findings(kept)))], folder)
+    print(f"wrote fidelity.csv and fidelity.png (Blender above, ours below) to {folder.name}")
 
 
 if __name__ == "__main__":

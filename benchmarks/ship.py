@@ -1,6 +1,6 @@
-"""Ship the weights of a finished run: pack them into the zoo, with their record.
+"""Ship the weights of a finished run: pack them into the zoo, with its final numbers.
 
-    python benchmarks/ship.py runs/length_generalization/grid_all/seed0 grid_all
+    python benchmarks/ship.py runs/length/grid_all/seed0 grid_all
 
 Only the averaged weights go, in half precision. Commit them once, when they are final.
 """
@@ -9,7 +9,11 @@ import sys
 from pathlib import Path
 
 from recombine import zoo
-from recombine.checkpoint import checkpoints
+from recombine.checkpoint import Checkpoint
+from recombine.results import read
+from recombine.results.store import NAME
+from recombine.run.kept import Kept
+from recombine.run.state import checkpoints
 
 
 def main(folder: Path, name: str) -> None:
@@ -17,7 +21,9 @@ def main(folder: Path, name: str) -> None:
     found = checkpoints(folder)
     if not found:
         raise ValueError(f"{folder} has no checkpoint; expected the folder of a run")
-    shipped = zoo.ship(found[0], folder / "record.json", name)
+    (results,) = read(folder / NAME)
+    measured = Kept.of(results, folder / NAME).measurements
+    shipped = zoo.ship(Checkpoint.load(found[0]), measured, name)
     total = sum(zoo.path(each).stat().st_size for each in zoo.names())
     print(f"{shipped.name}: {shipped.stat().st_size:,} bytes; the zoo holds {total:,}")
 

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 from PIL import Image
 
-from recombine.scene import Composition, Factor, Scenes
+from recombine.scene import Concepts, Factor, Scenes
 
 COLUMNS_40 = [
     "5_o_Clock_Shadow",
@@ -69,7 +69,7 @@ FACES = [
 ]
 
 
-def named(scenes: Scenes, factors: tuple[Factor, ...]) -> list[Composition]:
+def named(scenes: Scenes, factors: tuple[Factor, ...]) -> list[Concepts]:
     """Return the composition of each scene's first object in words."""
     return [
         tuple(factor.concepts[each] for factor, each in zip(factors, row, strict=True))

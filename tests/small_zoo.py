@@ -1,8 +1,9 @@
 """A zoo of models too small to draw anything, shipped into a folder of the test's own."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -10,36 +11,38 @@ from jaxtyping import Float
 from torch import Tensor
 
 from recombine import run as runner
-from recombine import zoo
-from recombine.checkpoint import checkpoints
-from recombine.commands import run as run_command
-from recombine.condition import Conditioner, Grid, List, Values, everything, one_at_random
-from recombine.experiment import Budget, Experiment, Findings, Plan, Trained
+from recombine import studies, zoo
+from recombine.checkpoint import Checkpoint
+from recombine.condition import Conditioner, Grid, List, Values, all_objects, one_object
+from recombine.measure.subject import Findings, Subject
 from recombine.measurement import Measurement
 from recombine.models.entry import Vector
 from recombine.models.unet import UNet
 from recombine.reader import Found
+from recombine.run.state import checkpoints
 from recombine.sample.heun import Sampler
+from recombine.study import Axis, Cell, Level, Study, study
+from recombine.training import Budget, Training
 from recombine.worlds.circles import Circles
 from recombine.worlds.clevr import Clevr
 
 SIZE = 64
-NAME = "length_generalization"
+NAME = "small"
 
 
 @dataclass(frozen=True)
 class Brightness:
-    """A question with the settings of the length study, answered by the mean of some images."""
+    """A measurement with the settings of length: the mean of some images."""
 
     objects: tuple[int, ...] = (1, 2)
     samples: int = 3
-    what: ClassVar[str] = "length"
+    name: ClassVar[str] = "length"
 
-    def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
+    def __call__(self, subject: Subject, generator: torch.Generator) -> Findings:
         found = {}
         for count in self.objects:
             condition = torch.zeros(self.samples, 16, 16)
-            values = trained.images(condition, generator).mean(dim=(1, 2, 3)).tolist()
+            values = subject.images(condition, generator).mean(dim=(1, 2, 3)).tolist()
             found[f"count@{count}"] = Measurement.mean(values)
         return Findings(found)
 
@@ -48,67 +51,90 @@ class Brightness:
 
 
 @dataclass(frozen=True)
-class Nameless:
-    """A question that has neither a name nor a setting."""
+class Steps:
+    """A measurement without a setting."""
 
-    def __call__(self, trained: Trained, generator: torch.Generator) -> Findings:
-        return Findings({"steps": Measurement(trained.experiment.sampler.steps, None, None, n=1)})
+    name: ClassVar[str] = "steps"
 
-    def tiny(self) -> "Nameless":
+    def __call__(self, subject: Any, generator: torch.Generator) -> Findings:
+        return Findings({"steps": Measurement(subject.cell.sampler.steps, None, None, n=1)})
+
+    def tiny(self) -> "Steps":
         return self
 
 
-SMALL = Experiment(
-    question="Told of every object?",
-    world=Clevr(size=SIZE, objects=(1, 3), margin=False),
-    network=UNet(3, SIZE, Vector(256), width=8, multipliers=(1,), blocks=1, attention=(), patch=8),
-    budget=Budget(steps=4, batch=2, learning_rate=0.1, ema=0.1),
-    asks=(Brightness(), Nameless()),
-    headline=("steps",),
-    conditioner=Conditioner(everything, Grid()),
+NETWORK = UNet(3, SIZE, Vector(256), width=8, multipliers=(1,), blocks=1, attention=(), patch=8)
+SMALL = Cell(
+    Training(
+        world=Clevr(size=SIZE, objects=(1, 3), margin=False),
+        network=NETWORK,
+        budget=Budget(steps=4, batch=2, learning_rate=0.1, ema=0.1),
+        conditioner=Conditioner(all_objects, Grid()),
+    ),
     sampler=Sampler(steps=2),
+    measures=(Brightness(), Steps()),
     seeds=(0,),
 )
-VARIANTS = {
-    "grid_all": SMALL,
-    "grid_one": replace(SMALL, conditioner=Conditioner(one_at_random, Grid())),
-    "grid_one_local": replace(SMALL, budget=replace(SMALL.budget, learning_rate=0.05)),
-    "list_all": replace(
-        SMALL,
-        network=replace(SMALL.network, entry=Vector(36)),
-        conditioner=Conditioner(everything, List()),
-        asks=(Nameless(),),
+
+
+def with_training(**changes: Any) -> Callable[[Cell], Cell]:
+    return lambda cell: replace(cell, training=replace(cell.training, **changes))
+
+
+LEVELS = {
+    "grid_all": Level("All objects in a grid."),
+    "grid_one": Level("One.", with_training(conditioner=Conditioner(one_object, Grid()))),
+    "grid_one_local": Level(
+        "Slower.", with_training(budget=replace(SMALL.training.budget, learning_rate=0.05))
     ),
-    "circles": replace(
-        SMALL,
-        world=Circles(size=SIZE),
-        network=replace(SMALL.network, entry=Vector(4)),
-        conditioner=Conditioner(everything, Values()),
-        asks=(Nameless(),),
+    "list_all": Level(
+        "A list.",
+        with_training(
+            network=replace(NETWORK, entry=Vector(36)), conditioner=Conditioner(all_objects, List())
+        ),
+    ),
+    "circles": Level(
+        "Circles.",
+        with_training(
+            world=Circles(size=SIZE),
+            network=replace(NETWORK, entry=Vector(4)),
+            conditioner=Conditioner(all_objects, Values()),
+        ),
     ),
 }
+AXES = {"model": Axis(("training",), LEVELS)}
+STUDY = study("All objects?", SMALL, AXES, ({"model": list(LEVELS)},), ("steps",), cost="none")
 
 
-def shipped(out: Path, folder: Path, names: tuple[str, ...] = tuple(VARIANTS)) -> Path:
+def shipped(out: Path, folder: Path, names: tuple[str, ...] = tuple(LEVELS)) -> Path:
     """Train every model for a few steps and ship it."""
     folder.mkdir()
     machine = runner.machine(torch.device("cpu"))
     for name in names:
-        plan = Plan(NAME, name, VARIANTS[name], seed=0)
-        runner.run(plan, machine, runner.Settings(out))
-        run = plan.folder(out)
-        zoo.ship(checkpoints(run)[0], run / "record.json", name, folder)
+        plan = runner.planned(NAME, STUDY, name)
+        (kept,) = runner.together([plan], machine, [runner.Settings(out)])
+        assert kept is not None
+        checkpoint = Checkpoint.load(checkpoints(plan.folder(out))[0])
+        zoo.ship(checkpoint, kept.measurements, name, folder)
     return folder
 
 
 def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make this the zoo, and its experiments the declared ones."""
+    """Make this the zoo, and its study the one of that name."""
     monkeypatch.setattr(zoo, "FOLDER", folder)
-    monkeypatch.setattr(run_command, "declared", lambda: {NAME: VARIANTS})
+    use_study(NAME, STUDY, monkeypatch)
+
+
+def use_study(name: str, declared: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a study beside the others, or in the place of one."""
+    load = studies.load
+    known = dict.fromkeys([*studies.names(), name])
+    monkeypatch.setattr(studies, "load", lambda each: declared if each == name else load(each))
+    monkeypatch.setattr(studies, "names", lambda: [*known])
 
 
 def painted(condition: Float[Tensor, "batch 16 16"], missing: int = 0) -> Tensor:
-    """Return black images with a bright pixel in the middle of every told cell but the first."""
+    """Return black images with a bright pixel in the middle of every marked cell but the first."""
     images = torch.zeros(len(condition), 3, SIZE, SIZE)
     step = SIZE // 16
     for image, cells in zip(images, condition, strict=True):

@@ -1,6 +1,7 @@
 """A checkpoint is whole, its own and unchanged, or it is refused in one line."""
 
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -10,20 +11,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from recombine.checkpoint import (
-    POINTS,
-    Checkpoint,
-    Metrics,
-    checkpoints,
-    packed,
-    path_of,
-    tidy,
-    unpack,
-    unpack_average,
-)
+from recombine.checkpoint import Checkpoint, unpack_average
 from recombine.denoiser import Preconditioned
 from recombine.models.mlp import MLP
 from recombine.objectives.diffusion import Diffusion
+from recombine.run.state import POINTS, Metrics, checkpoints, packed, path_of, tidy, unpack
 from recombine.train import Step, Weights
 
 FACTS = {"step": 3, "stream": {"seed": 1}}
@@ -34,7 +26,7 @@ def weights(width: int = 8, layers: int = 2) -> Weights:
 
 
 def trained(steps: int = 3) -> tuple[Weights, dict[str, torch.Generator]]:
-    generators = {name: torch.Generator().manual_seed(7) for name in ("noise", "tell")}
+    generators = {name: torch.Generator().manual_seed(7) for name in ("noise", "condition")}
     made = weights()
     step = Step(made, Diffusion(), 1.0, generators["noise"])
     step.set_rate(1e-2)
@@ -58,7 +50,7 @@ def test_everything_comes_back_to_the_bit(saved: Path):
     tensors = packed(*trained())
     checkpoint = Checkpoint.load(saved)
     assert checkpoint.facts == FACTS
-    blank, generators = weights(), {name: torch.Generator() for name in ("noise", "tell")}
+    blank, generators = weights(), {name: torch.Generator() for name in ("noise", "condition")}
     unpack(checkpoint.tensors, blank, generators)
     restored = packed(blank, generators)
     assert set(restored) == set(tensors)
@@ -136,7 +128,7 @@ def test_other_safetensors_are_not_checkpoints(tmp_path: Path):
 
 def test_weights_of_another_network_are_named(saved: Path):
     tensors = Checkpoint.load(saved).tensors
-    generators = {name: torch.Generator() for name in ("noise", "tell")}
+    generators = {name: torch.Generator() for name in ("noise", "condition")}
     wide = weights(width=9)
     before = {name: value.clone() for name, value in wide.denoiser.state_dict().items()}
     with pytest.raises(ValueError, match=r"network/\S+ has the shape .*this network needs"):
@@ -198,23 +190,37 @@ def test_the_last_two_stay_and_what_was_being_written_goes(tmp_path: Path):
     assert {path.name for path in tmp_path.iterdir()} == kept
 
 
-def test_metrics_forget_what_came_after_a_step(tmp_path: Path):
+def test_metrics_forget_what_came_after_a_checkpoint(tmp_path: Path):
     metrics = Metrics(tmp_path / "metrics.jsonl")
     metrics.append([{"step": step, "loss": 0.1 * step} for step in (1, 2, 3)])
-    metrics.append([{"step": 3, "measurements": {"error": {"value": 0.5}}}])
-    whole = metrics.path.read_text()
+    metrics.append([{"step": 3, "measurements": {"error": [0.5, 0.4, 0.6, 7]}}])
+    whole, state = metrics.path.read_text(), metrics.state
     metrics.append([{"step": 4, "loss": 0.25}])
     with metrics.path.open("a") as file:
         file.write('{"step": 5, "lo')
-    metrics.keep(3)
+    metrics.keep(state)
     assert metrics.path.read_text() == whole
     assert [json.loads(line)["step"] for line in whole.splitlines()] == [1, 2, 3, 3]
-    assert metrics.curves()["error"] == [[3, 0.5]]
-    metrics.keep(0)
-    assert metrics.read() == []
+    assert metrics.curves()["error"] == [[3, 0.5, 0.4, 0.6, 7]]
+    assert Metrics(tmp_path / "none.jsonl").state == {"lines": 0, "digest": metrics_of_none()}
 
 
-def test_a_record_keeps_the_loss_in_bins(tmp_path: Path):
+def metrics_of_none() -> str:
+    return hashlib.sha256(b"").hexdigest()
+
+
+def test_metrics_that_a_checkpoint_does_not_know_are_refused(tmp_path: Path):
+    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics.append([{"step": step, "loss": 0.1 * step} for step in (1, 2, 3)])
+    state, lines = metrics.state, metrics.path.read_text().splitlines(keepends=True)
+    for changed in ([], lines[:2], [lines[1], lines[0], lines[2]]):
+        metrics.path.write_text("".join(changed))
+        with pytest.raises(ValueError, match=r"was changed since .* of the 3 lines"):
+            metrics.keep(state)
+        assert metrics.path.read_text() == "".join(changed)
+
+
+def test_the_loss_is_kept_in_bins(tmp_path: Path):
     metrics = Metrics(tmp_path / "metrics.jsonl")
     steps = 2 * POINTS
     metrics.append([{"step": step, "loss": float(step)} for step in range(1, steps + 1)])

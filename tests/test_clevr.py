@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from recombine.render import kernel, raycast
-from recombine.render.camera import directions, look_at
+from recombine.render.camera import directions, look_at, places
 from recombine.scene import Scenes
 from recombine.worlds import clevr
-from recombine.worlds.clevr import Clevr, places, stage
+from recombine.worlds.clevr import Clevr, stage
 
 SCENES = Clevr(objects=(2, 8), jitter=True).scenes(torch.arange(24), seed=11)
 
@@ -102,7 +102,7 @@ def test_only_asked_for_compositions_are_placed():
 
 @pytest.mark.parametrize("objects", [(0, 13), (-1, 3), (5, 2)])
 def test_numbers_that_do_not_fit_are_refused(objects: tuple[int, int]):
-    with pytest.raises(ValueError, match="holds 0 to 12 objects; asked for"):
+    with pytest.raises(ValueError, match="holds 0 to 12 objects; got"):
         Clevr(objects=objects)
 
 

@@ -1,4 +1,4 @@
-"""Accuracy by composition, level and factor; what a curve over training says."""
+"""Accuracy by composition, level and factor; what a curve over training amounts to."""
 
 from dataclasses import replace
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from recombine.measure.composition import (
-    Expectation,
     accuracies,
     agreed,
     area,
@@ -15,8 +14,10 @@ from recombine.measure.composition import (
     over_training,
 )
 from recombine.measurement import Measurement
-from recombine.scene import Composition, compositions, concept_rows
-from recombine.split import BINARY, CIRCLES, SHAPES3D_240
+from recombine.scene import Concepts, compositions, concept_rows
+from recombine.worlds.circles import CIRCLES
+from recombine.worlds.shapes2d import BINARY
+from recombine.worlds.shapes3d import SHAPES3D_240
 
 EVERY = compositions(BINARY.factors)
 TRUE = dict(zip(EVERY, concept_rows(BINARY.factors, EVERY), strict=True))
@@ -63,7 +64,7 @@ def test_all_factors_must_be_right_in_one_image():
         assert found["accuracy@level2"].value == pytest.approx(joint)
 
 
-def test_some_compositions_may_be_left_out_and_names_say_whose_they_are():
+def test_some_compositions_may_be_left_out_and_a_suffix_marks_the_reader():
     few = {which: rows for which, rows in read().items() if which in BINARY.at(1)}
     found = accuracies(BINARY, few, "_ceiling")
     assert "accuracy_ceiling@level1" in found
@@ -74,7 +75,7 @@ def test_some_compositions_may_be_left_out_and_names_say_whose_they_are():
 def test_what_is_not_a_row_per_sample_is_refused(shape: tuple[int, ...]):
     with pytest.raises(ValueError, match="triangle-small-blue is read as a row of 3 numbers"):
         accuracies(BINARY, {("triangle", "small", "blue"): torch.zeros(shape, dtype=torch.long)})
-    with pytest.raises(ValueError, match="there is none"):
+    with pytest.raises(ValueError, match="1 composition or more; got none"):
         accuracies(BINARY, {})
 
 
@@ -101,6 +102,8 @@ def test_a_curve_is_summed_up():
     assert found["accuracy_matched@level2"].value == 0.6
     assert found["accuracy_area@level2"].value == pytest.approx((5 * 0.6 + 0.3) / 11)
     assert not any("level1" in name for name in found)
+    with_ends = {name: [[*row, 0.0, 1.0] for row in curve] for name, curve in curves.items()}
+    assert over_training(with_ends, (0, 1, 2)) == found
 
 
 def test_a_model_that_never_learned_what_it_saw_is_not_compared():
@@ -117,38 +120,14 @@ def test_area_weighs_by_steps():
 
 
 @pytest.mark.parametrize(
-    ("asked", "value", "seen", "verdict"),
-    [
-        (Expectation(least=0.9), 0.9, 0.8, "as asked (>= 0.9)"),
-        (Expectation(least=0.9), 0.89, 0.8, "missed: asked >= 0.9"),
-        (Expectation(most=0.2), 0.2, 0.9, "as asked (<= 0.2)"),
-        (Expectation(most=0.2), 0.21, 0.9, "missed: asked <= 0.2"),
-        (Expectation(most=0.2), 0.0, 0.79, "undertrained: 0.79 of what was seen, not 0.8"),
-        (Expectation(), 0.5, 0.9, None),
-    ],
-)
-def test_a_failure_counts_only_for_a_trained_model(
-    asked: Expectation, value: float, seen: float, verdict: str | None
-):
-    assert asked.judged(Measurement(value, None, None, n=10), seen).verdict == verdict
-
-
-def test_a_papers_value_comes_with_its_grade():
-    judged = Expectation(0.93, "figure").judged(Measurement(0.9, None, None, n=10), 1.0)
-    assert (judged.paper, judged.grade) == (0.93, "figure")
-    with pytest.raises(ValueError, match="has a grade"):
-        Expectation(0.93)
-
-
-@pytest.mark.parametrize(
-    ("left_out", "said"),
+    ("left_out", "words"),
     [
         (BINARY.at(1), "nothing at level 1; its levels: 0, 2"),
         (BINARY.held_out, "nothing at level 1; its levels: 0"),
     ],
 )
-def test_a_split_with_an_empty_level_is_refused(left_out: tuple[Composition, ...], said: str):
-    with pytest.raises(ValueError, match=f"{said}$"):
+def test_a_split_with_an_empty_level_is_refused(left_out: tuple[Concepts, ...], words: str):
+    with pytest.raises(ValueError, match=f"{words}$"):
         check_levels(replace(BINARY, left_out=left_out))
 
 

@@ -1,23 +1,20 @@
-"""What is computed, not trained: run once, kept as a record, its fields set on the command line."""
+"""What is computed, not trained: run once, kept as rows, its fields set on the command line."""
 
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 
-from recombine import compute
+from recombine import run, studies
 from recombine.__main__ import main
-from recombine.commands import compute as command
-from recombine.commands import run as training
-from recombine.experiment import Computation, Findings, Watched
-from recombine.experiments import declared, denoise_toy
+from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
-from recombine.report.record import Record
-from recombine.spelling import spelled
+from recombine.results import read
+from recombine.study import Axis, Cell, Computation, Level, Watched, study
+from small_zoo import use_study
 
 CPU = torch.device("cpu")
 
@@ -26,226 +23,139 @@ CPU = torch.device("cpu")
 class Dice:
     """Throw dice and count."""
 
-    question: str = "How many eyes?"
-    seeds: int = 8
+    throws: int = 8
     """How often to throw."""
     faces: tuple[float, ...] = (1.0, 2.0)
-    """What the faces
-    show."""
+    """What the faces show."""
     loaded: bool = False
-    scale: float | int = 1.0
-    most: int | None = None
     law: Literal["fair", "odd"] = "fair"
-    inner: Measurement = Measurement(1, None, None, 1)
-
-    headline: ClassVar[tuple[str, ...]] = ("mean", "never measured")
 
     def __post_init__(self) -> None:
-        if self.seeds < 2:
-            raise ValueError(f"throw at least twice; got {self.seeds}")
+        if self.throws < 2:
+            raise ValueError(f"throw at least twice; got {self.throws}")
 
     def __call__(self, generator: torch.Generator, watch: Watched) -> Findings:
         eyes = torch.tensor(self.faces, device=generator.device)
-        thrown = torch.randint(len(eyes), (self.seeds,), generator=generator)
-        watch(self.seeds, self.seeds)
+        thrown = torch.randint(len(eyes), (self.throws,), generator=generator)
+        watch(self.throws, self.throws)
         mean = Measurement.mean(eyes[thrown].tolist())
-        return Findings({"mean": mean}, {"eyes": [1]}, {"die": torch.rand(2, 3, 4, 4)})
+        return Findings({"mean": mean}, {"eyes": [[1, 2.5]]}, {"die": torch.rand(2, 3, 4, 4)})
 
     def tiny(self) -> "Dice":
-        return replace(self, seeds=2)
+        return replace(self, throws=2)
 
 
-DICE = {"base": Dice(), "many": Dice("And many?", seeds=64)}
+AXES = {
+    "length": Axis(
+        ("throws",), {"few": Level("Few."), "many": Level("Many.", lambda d: replace(d, throws=64))}
+    )
+}
+DICE = study("How many eyes?", Dice(), AXES, ({"length": ["few", "many"]},), ("mean", "never"))
 
 
 @pytest.fixture(autouse=True)
-def dice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[Record]]:
-    """A package whose files declare dice beside a training experiment; drawn figures are kept."""
-    there = {"dice": DICE, "denoise_toy": {"base": denoise_toy.base}}
-    drawn: list[list[Record]] = []
-
-    def draw(records):
-        drawn.append(list(records))
-        return Figure()
-
-    for module in (command, training):
-        monkeypatch.setattr(module, "declared", lambda: there)
-    monkeypatch.setattr(training, "figures", lambda: {"dice": draw})
+def dice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Put a study of dice beside the others."""
+    use_study("dice", DICE, monkeypatch)
     monkeypatch.chdir(tmp_path)
-    return drawn
 
 
-def asked(*words: str) -> int:
+def typed(*words: str) -> int:
     return main(["run", *words, "--device", "cpu"])
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert asked(*words) == 2
+    assert typed(*words) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1
     return said[0]
 
 
-def test_a_record_says_what_was_computed_and_how_to_do_it_again(tmp_path: Path):
+def test_results_say_what_was_computed_and_how_to_do_it_again(tmp_path: Path):
     seen: list[tuple[int, int]] = []
-    value = Dice(seeds=64, faces=(3.0, 5.0))
-    typed = {"seeds": "64", "faces": "3,5"}
-    plan = compute.Calculation("dice", "base", value, seed=7, overrides=typed)
-    record = compute.compute(plan, CPU, tmp_path, lambda done, of: seen.append((done, of)))
-    assert record == Record.load(tmp_path / "dice/base/seed7/record.json")
-    assert record.command == "recombine run dice:base --seeds 64 --faces 3,5 --seed 7"
-    assert (record.question, record.experiment, record.seed) == (value.question, spelled(value), 7)
-    assert record.headline == ("mean",)
-    assert record.curves == {"eyes": [1]}
-    assert (tmp_path / "dice/base/seed7/samples/die.png").exists()
+    plan = run.planned("dice", DICE, "few", 7, False, {"throws": 64, "faces": (3.0, 5.0)})
+    found = run.compute(plan, CPU, tmp_path, lambda done, of: seen.append((done, of)))
+    assert found.path == tmp_path / "dice/few/seed7/results.csv"
+    (results,) = read(found.path)
+    command = "recombine run dice:few --throws 64 --faces 3.0,5.0 --seed 7"
+    assert results.origin.command == command
+    assert results.origin.levels == {"length": "few"}
+    assert (tmp_path / "dice/few/seed7/samples/die.png").exists()
     assert seen == [(64, 64)]
-    means = [
-        3
-        + 2 * torch.randint(2, (64,), generator=torch.Generator().manual_seed(seed)).double().mean()
-        for seed in (0, 7)
-    ]
-    assert means[0] != means[1]
-    assert record.measurements["mean"].value == pytest.approx(means[1].item())
+    generator = torch.Generator().manual_seed(7)
+    mean = 3 + 2 * torch.randint(2, (64,), generator=generator).double().mean()
+    assert found.measurements["mean"].value == pytest.approx(mean.item())
 
 
 def test_what_is_there_is_not_computed_again_unless_the_value_changed(tmp_path: Path):
-    first = compute.compute(compute.Calculation("dice", "base", Dice()), CPU, tmp_path)
-    path = tmp_path / "dice/base/seed0/record.json"
-    replace(first, seconds=99.0).save(path)
-    assert compute.compute(compute.Calculation("dice", "base", Dice()), CPU, tmp_path).seconds == 99
-    other = compute.Calculation("dice", "base", Dice(seeds=9))
-    assert other.kept(tmp_path) is None
-    assert compute.compute(other, CPU, tmp_path).measurements["mean"].n == 9
-    assert Record.load(path).measurements["mean"].n == 9
+    plan = run.planned("dice", DICE, "few")
+    first = run.compute(plan, CPU, tmp_path)
+    before = first.path.stat().st_mtime_ns
+    assert run.compute(plan, CPU, tmp_path).measurements == first.measurements
+    assert first.path.stat().st_mtime_ns == before
+    other = run.planned("dice", DICE, "few", overrides={"throws": 9})
+    assert run.compute(other, CPU, tmp_path).measurements["mean"].n == 9
+    (results,) = read(first.path)
+    assert {row.n for row in results.rows if row.measurement == "mean"} == {9}
 
 
-def test_fields_are_typed_on_the_command_line(capsys: pytest.CaptureFixture[str], dice, tmp_path):
-    words = ["--faces", "1,6", "--seeds", "16", "--json", "--seed", "3"]
-    assert asked("dice", *words) == 0
+def test_fields_are_typed_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    words = ["--faces", "1,6", "--throws", "16", "--json", "--seed", "3"]
+    assert typed("dice:few", *words) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert (printed["subject"], printed["seed"]) == ("dice:base", 3)
+    assert (printed["subject"], printed["seed"]) == ("dice:few", 3)
     assert printed["measurements"]["mean"]["n"] == 16
-    assert printed["figures"] == ["runs/dice/dice.svg"]
-    record = Record.load(tmp_path / "runs/dice/base/seed3/record.json")
-    assert record.command == "recombine run dice:base --seeds 16 --faces 1,6 --seed 3"
-    assert spelled(Dice(seeds=16, faces=(1.0, 6.0))) == record.experiment
-    assert [[each.seed for each in records] for records in dice] == [[3]]
-    # The command of the record does the same thing.
-    assert main([*record.command.split()[1:], "--device", "cpu"]) == 0
-    assert "was computed before" in capsys.readouterr().err
+    (results,) = read(tmp_path / "runs/dice/few/seed3/results.csv")
+    # The command of the results does the same thing.
+    before = (tmp_path / "runs/dice/few/seed3/results.csv").stat().st_mtime_ns
+    assert main([*results.origin.command.split()[1:], "--device", "cpu"]) == 0
+    assert (tmp_path / "runs/dice/few/seed3/results.csv").stat().st_mtime_ns == before
 
 
-def test_all_variants_are_computed_and_tiny_ones_kept_apart(capsys, dice, tmp_path: Path):
-    assert asked("dice:all", "--tiny", "--out", "denoise_toy", "--json") == 0
+def test_all_cells_are_computed_and_tiny_ones_kept_apart(capsys, tmp_path: Path):
+    assert typed("dice", "--tiny", "--json") == 0
     printed = json.loads(capsys.readouterr().out)
-    assert [each["subject"] for each in printed["runs"]] == ["dice:base", "dice:many"]
-    assert [len(records) for records in dice] == [2]
-    for variant in ("base", "many"):
-        record = Record.load(tmp_path / f"denoise_toy/dice/{variant}-tiny/seed0/record.json")
-        assert record.measurements["mean"].n == 2
-        assert record.command == f"recombine run dice:{variant} --tiny --seed 0"
-
-
-def test_a_record_of_other_code_is_pointed_out(capsys, tmp_path: Path):
-    assert asked("dice") == 0
-    path = tmp_path / "runs/dice/base/seed0/record.json"
-    replace(Record.load(path), source="other").save(path)
-    capsys.readouterr()
-    assert asked("dice") == 0
-    assert "was computed before by other code; remove it" in capsys.readouterr().err
+    assert [each["subject"] for each in printed["runs"]] == ["dice:few", "dice:many"]
+    for cell in ("few", "many"):
+        (results,) = read(tmp_path / f"runs/dice/{cell}-tiny/seed0/results.csv")
+        assert {row.n for row in results.rows if row.measurement == "mean"} == {2}
+        assert results.origin.command == f"recombine run dice:{cell} --tiny --seed 0"
 
 
 @pytest.mark.parametrize(
-    ("text", "field", "value"),
+    ("words", "named"),
     [
-        ("3", "seeds", 3),
-        ("1,2.5,", "faces", (1.0, 2.5)),
-        ("-1,2", "faces", (-1.0, 2.0)),
-        ("yes", "loaded", True),
-        ("no", "loaded", False),
-        ("2", "scale", 2.0),
-        ("none", "most", None),
-        ("4", "most", 4),
-        ("odd", "law", "odd"),
+        (["--face", "1"], "did you mean --faces?"),
+        (["--steps", "5"], "--steps"),
+        (["--faces", "1,x"], "1,x"),
+        (["--throws", "0-2"], "0-2"),
+        (["--throws", "1"], "throw at least twice; got 1"),
+        (["--law", "od"], "od"),
     ],
 )
-def test_a_field_is_read_by_its_type(text: str, field: str, value: object):
-    changed = command.overridden(Dice(), {field: text})
-    assert getattr(changed, field) == value
-    assert type(getattr(changed, field)) is type(value)
-    assert replace(changed, **{field: getattr(Dice(), field)}) == Dice()
+def test_wrong_use_is_one_line(words: list[str], named: str, capsys, tmp_path: Path):
+    assert named in complaint(capsys, "dice:few", *words)
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--face", "1"], "--face is not an option of dice; did you mean --faces? (see recombine"),
-        (["--steps", "5"], "--steps is for training; dice is computed"),
-        (["--learning-rate=5"], "--learning-rate is for training; dice is computed"),
-        (["--faces", "1,x"], "--faces is numbers such as 1,2; got '1,x'"),
-        (["--seeds", "0-2"], "--seeds is a whole number; got '0-2'"),
-        (["--seeds", "1"], "throw at least twice; got 1"),
-        (["--loaded", "maybe"], "--loaded is yes or no; got 'maybe'"),
-        (["--law", "od"], "--law is one of fair, odd; got 'od'; did you mean odd?"),
-        (["--inner", "1"], "--inner is not an option of dice"),
-        (["--question", "1"], "--question is not an option of dice"),
-        (["denoise_toy"], "dice is computed and denoise_toy is trained; run one at a time"),
-    ],
-)
-def test_wrong_use_is_one_line(words: list[str], message: str, capsys):
-    assert message in complaint(capsys, "dice", *words)
-
-
-def test_a_variant_or_device_that_is_not_there_is_named(capsys):
-    assert "variant 'may' of dice is not one of base, many, all" in complaint(capsys, "dice:may")
+def test_a_cell_or_device_that_is_not_there_is_named(capsys):
+    assert "cell 'may' of dice is not one of few, many" in complaint(capsys, "dice:may")
     assert main(["run", "dice", "--device", "abacus"]) == 2
     assert "device 'abacus' cannot be used here" in capsys.readouterr().err
 
 
-def test_a_computation_named_after_an_experiment_is_refused(capsys):
-    assert "dice:base is computed, not trained" in complaint(capsys, "denoise_toy", "dice")
-
-
-def test_help_shows_the_fields_with_their_words(capsys):
-    with pytest.raises(SystemExit):
-        main(["run", "dice", "--help"])
-    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "How many eyes?" in shown
-    assert "Example: recombine run dice --seed 1 --json" in shown
-    assert "What the faces show. (default: 1.0,2.0)" in shown
-    assert "--loaded yes|no" in shown
-    assert "--inner" not in shown
-
-
-def test_only_fields_that_all_variants_have_can_be_set():
-    @dataclass(frozen=True)
-    class Coins(Dice):
-        sides: int = 2
-        loaded: str = "no"  # type: ignore[assignment]
-
-    settable = command.shared_fields([Coins(), Dice()])
-    assert set(settable) == {"seeds", "faces", "scale", "most", "law"}
-    assert set(command.shared_fields([Dice()])) == {*settable, "loaded"}
-
-
 COMPUTED = [
-    (name, variant)
-    for name, variants in declared().items()
-    for variant, each in variants.items()
-    if isinstance(each, Computation)
+    (name, key)
+    for name in studies.names()
+    for key, each in studies.load(name).cells.items()
+    if isinstance(each, Computation) and not isinstance(each, Cell)
 ]
 
 
-@pytest.mark.parametrize(("name", "variant"), COMPUTED)
-def test_every_computation_runs_tiny_to_a_record(name: str, variant: str, tmp_path: Path):
-    value = declared()[name][variant].tiny()
-    record = compute.compute(compute.Calculation(name, variant, value, tiny=True), CPU, tmp_path)
-    assert record == Record.load(tmp_path / name / f"{variant}-tiny/seed0/record.json")
-    assert record.headline
-    assert " at 0x" not in record.experiment
-
-
-def test_a_computation_file_declares_distinct_questions():
-    for name in dict.fromkeys(name for name, _ in COMPUTED):
-        questions = [each.question for each in declared()[name].values()]
-        assert len(questions) == len(set(questions))
+@pytest.mark.parametrize(("name", "key"), COMPUTED)
+def test_every_computation_runs_tiny_to_rows(name: str, key: str, tmp_path: Path):
+    of = studies.load(name)
+    found = run.compute(run.planned(name, of, key, tiny=True), CPU, tmp_path)
+    (results,) = read(found.path)
+    assert results.rows
+    assert set(of.headline) & set(found.measurements)

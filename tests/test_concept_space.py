@@ -11,13 +11,14 @@ import torch
 from benchmarks.concept_space import animated, judged, main, over_seeds, summary
 from jaxtyping import Float
 from PIL import Image
-from scipy.integrate import solve_ivp
-from torch import Tensor
-
-from recombine.condition import Quiet
 from recombine.experiment import Trained, joined
 from recombine.experiments import concept_space, variants
 from recombine.experiments.concept_space import ConceptSpace, milestones, signals, theory
+from recombine.report.record import Record
+from scipy.integrate import solve_ivp
+from torch import Tensor
+
+from recombine.condition import ScaledValues
 from recombine.figures.concept_space import draw, lines
 from recombine.linear import sim, symmetric
 from recombine.measure import trajectory
@@ -31,10 +32,8 @@ from recombine.measure.circles import (
     spotted,
 )
 from recombine.measurement import Measurement, exact_binomial
-from recombine.report.record import Record
 from recombine.scene import compositions
-from recombine.split import CIRCLES
-from recombine.worlds.circles import Circles
+from recombine.worlds.circles import CIRCLES, Circles
 
 CPU = torch.device("cpu")
 BASE = concept_space.separation_0137
@@ -301,7 +300,7 @@ def drawing(
     def images(trained: Trained, condition: Tensor, generator: torch.Generator) -> Tensor:
         world = Circles()
         scenes = world.scenes(torch.arange(len(condition)), seed=9)
-        told = draw_as(condition / BASE.conditioner.encode.loudness)
+        told = draw_as(condition / BASE.conditioner.encode.scale)
         return world.image(replace(scenes, colour=told[:, None, :3], size=told[:, 3:]))
 
     monkeypatch.setattr(Trained, "images", images)
@@ -357,7 +356,7 @@ def test_the_variants_are_the_separations_of_the_figure():
         "separation_0689": 0.689,
     }
     assert {each.world.size_separation for each in SEPARATIONS.values()} == {0.4}
-    assert {each.conditioner.encode for each in SEPARATIONS.values()} == {Quiet(loudness=0.2)}
+    assert {each.conditioner.encode for each in SEPARATIONS.values()} == {ScaledValues(scale=0.2)}
 
 
 def test_milestones_are_even_in_their_root():

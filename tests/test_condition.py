@@ -8,18 +8,18 @@ import torch
 from recombine.condition import (
     Conditioner,
     Encode,
-    Quiet,
-    Tell,
+    ScaledValues,
+    Select,
     Values,
-    everything,
-    nothing,
-    one_at_random,
+    all_objects,
+    no_object,
+    one_object,
 )
 from recombine.scene import Scenes
 from recombine.worlds.circles import Circles
 
-ENCODERS = [Values(objects=3), Values(objects=5), Quiet(objects=3)]
-TELLERS = [everything, one_at_random, nothing]
+ENCODERS = [Values(objects=3), Values(objects=5), ScaledValues(objects=3)]
+TELLERS = [all_objects, one_object, no_object]
 
 
 def scenes_with(present: torch.Tensor, rng: torch.Generator) -> Scenes:
@@ -71,14 +71,14 @@ def test_a_condition_has_the_precision_of_its_scenes(encode: Encode, scenes: Sce
 
 
 @pytest.mark.parametrize("tell", TELLERS)
-def test_no_teller_invents_or_changes_an_object(tell: Tell, scenes: Scenes, rng: torch.Generator):
+def test_no_teller_invents_or_changes_an_object(tell: Select, scenes: Scenes, rng: torch.Generator):
     told = tell(scenes, rng)
     assert not (told.present & ~scenes.present).any()
     assert torch.equal(told.colour, scenes.colour)
 
 
 @pytest.mark.parametrize("tell", TELLERS)
-def test_the_same_generator_tells_the_same(tell: Tell, scenes: Scenes):
+def test_the_same_generator_tells_the_same(tell: Select, scenes: Scenes):
     one, other = (tell(scenes, torch.Generator().manual_seed(3)).present for _ in range(2))
     assert torch.equal(one, other)
 
@@ -95,7 +95,7 @@ def test_values_are_the_colour_and_size_of_each_object_in_order(scenes: Scenes):
 
 def test_one_at_random_tells_of_one_present_object_each_as_often(rng: torch.Generator):
     present = torch.rand(4096, 5, generator=rng) < 0.5
-    told = one_at_random(scenes_with(present, rng), rng).present
+    told = one_object(scenes_with(present, rng), rng).present
     assert torch.equal(told.sum(dim=1), present.any(dim=1).long())
     assert not (told & ~present).any()
     share = told.sum(dim=0) / told.sum()
@@ -103,8 +103,8 @@ def test_one_at_random_tells_of_one_present_object_each_as_often(rng: torch.Gene
 
 
 def test_being_told_nothing_is_a_condition_of_zeros(scenes: Scenes, rng: torch.Generator):
-    assert not Conditioner(nothing, Values(objects=3))(scenes, rng).any()
-    assert torch.equal(Conditioner(everything, Values(3))(scenes, rng), Values(3)(scenes))
+    assert not Conditioner(no_object, Values(objects=3))(scenes, rng).any()
+    assert torch.equal(Conditioner(all_objects, Values(3))(scenes, rng), Values(3)(scenes))
 
 
 def test_too_many_objects_are_refused(scenes: Scenes):
@@ -114,10 +114,10 @@ def test_too_many_objects_are_refused(scenes: Scenes):
         Values(objects=0)
 
 
-@pytest.mark.parametrize("loudness", [0.0, -1.0, float("inf"), float("nan")])
-def test_values_are_told_as_loud_as_declared(loudness: float):
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
+def test_values_are_told_as_loud_as_declared(scale: float):
     scenes = Circles().scenes(torch.arange(3), 0)
-    assert torch.equal(Quiet(loudness=0.25)(scenes), 0.25 * Values()(scenes))
+    assert torch.equal(ScaledValues(scale=0.25)(scenes), 0.25 * Values()(scenes))
     assert Values()(scenes).min() > 0
-    with pytest.raises(ValueError, match="loudness is a positive number"):
-        Quiet(loudness=loudness)
+    with pytest.raises(ValueError, match="scale is a positive number"):
+        ScaledValues(scale=scale)

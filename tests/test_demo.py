@@ -14,11 +14,12 @@ from recombine import __main__ as command_line
 from recombine import zoo
 from recombine.commands import demo, tour
 from recombine.condition import Conditioner, Grid
-from recombine.experiment import Trained
 from recombine.measurement import Measurement
+from recombine.render.camera import places
 from recombine.report.page import Group, Picture, Section, page
+from recombine.run import Model
 from recombine.worlds.circles import Circles
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 from small_zoo import SMALL, bright_pixels, painted, shipped, use
 
 CPU = torch.device("cpu")
@@ -35,12 +36,12 @@ def conditions(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) ->
     """Models that leave out one object, a reader that sees it; returns what they were given."""
     given: list[torch.Tensor] = []
 
-    def images(self: Trained, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def images(self: Model, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         given.append(torch.cat([condition.flatten(), torch.rand(3, generator=generator)]))
         return painted(condition, missing=1)
 
     use(folder, monkeypatch)
-    monkeypatch.setattr(Trained, "images", images)
+    monkeypatch.setattr(Model, "images", images)
     monkeypatch.setattr(zoo, "detector", lambda: bright_pixels)
     monkeypatch.setattr(demo, "WORLDS", (Circles(),))
     monkeypatch.setattr(demo, "COUNTS", (1, 4))

@@ -1,4 +1,4 @@
-"""`recombine detect`: any images in, objects in words out; and the shipped reader's own error."""
+"""`recombine detect`: objects in any images, in words; and the error of the shipped detector."""
 
 import json
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from torch import Tensor
 from recombine import __main__ as command_line
 from recombine import zoo
 from recombine.commands import detect
-from recombine.experiments.detector import DetectorError
+from recombine.measure.detection import DetectorError
 from recombine.reader import Found
 
 shipped = zoo.detector
@@ -54,13 +54,13 @@ def painted(path: str, width: int = 60, height: int = 40, grey: int = 204) -> Pa
     return Path(path)
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: object) -> dict:
+def printed(capsys: pytest.CaptureFixture[str], *words: object) -> dict:
     assert command_line.main(["detect", *map(str, words), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def test_objects_are_told_in_json(capsys: pytest.CaptureFixture[str]):
-    found = said(capsys, painted("a.png"), painted("b.png", grey=20))
+def test_objects_are_printed_as_json(capsys: pytest.CaptureFixture[str]):
+    found = printed(capsys, painted("a.png"), painted("b.png", grey=20))
     one = {"x": 0.75, "y": 0.5, "shape": "cube", "colour": "blue", "size": "large"}
     assert found == {
         "subject": "zoo:detector",
@@ -72,7 +72,7 @@ def test_objects_are_told_in_json(capsys: pytest.CaptureFixture[str]):
     }
 
 
-def test_objects_are_told_in_a_table(capsys: pytest.CaptureFixture[str]):
+def test_objects_are_printed_as_a_table(capsys: pytest.CaptureFixture[str]):
     assert command_line.main(["detect", str(painted("a.png")), str(painted("b.png", grey=9))]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "a.png: 1 object",
@@ -83,10 +83,10 @@ def test_objects_are_told_in_a_table(capsys: pytest.CaptureFixture[str]):
     ]
 
 
-def test_a_threshold_is_heard(capsys: pytest.CaptureFixture[str]):
+def test_objects_below_the_threshold_are_left_out(capsys: pytest.CaptureFixture[str]):
     painted("a.png")
-    assert len(said(capsys, "a.png", "--threshold", "0.79")["images"][0]["objects"]) == 1
-    assert said(capsys, "a.png", "--threshold", "0.81")["images"][0]["objects"] == []
+    assert len(printed(capsys, "a.png", "--threshold", "0.79")["images"][0]["objects"]) == 1
+    assert printed(capsys, "a.png", "--threshold", "0.81")["images"][0]["objects"] == []
 
 
 def test_a_folder_stands_for_its_images(capsys: pytest.CaptureFixture[str]):
@@ -95,20 +95,20 @@ def test_a_folder_stands_for_its_images(capsys: pytest.CaptureFixture[str]):
     for name in reversed(names):
         painted(f"some/{name}")
     Path("some/scenes.json").write_text("{}")
-    found = [each["image"] for each in said(capsys, "some")["images"]]
+    found = [each["image"] for each in printed(capsys, "some")["images"]]
     assert found == [str(Path("some") / name) for name in names]
 
 
 def test_grey_and_clear_images_are_read_too(capsys: pytest.CaptureFixture[str]):
     for mode in ("L", "RGBA", "P", "1"):
         Image.open(painted("a.png", grey=255)).convert(mode).save(f"{mode}.png")
-        (one,) = said(capsys, f"{mode}.png")["images"][0]["objects"]
+        (one,) = printed(capsys, f"{mode}.png")["images"][0]["objects"]
         assert (one["x"], one["y"]) == (0.75, 0.5)
 
 
 def test_marked_images_show_a_dot_at_the_centre(capsys: pytest.CaptureFixture[str]):
     painted("a.png"), painted("b.jpg", grey=9)
-    said(capsys, "a.png", "b.jpg", "--out", "marked")
+    printed(capsys, "a.png", "b.jpg", "--out", "marked")
     assert sorted(path.name for path in Path("marked").iterdir()) == ["a.png", "b.png"]
     picture = Image.open("marked/a.png")
     assert picture.size == (480, 320)

@@ -7,25 +7,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.experiments.detector import truth_of
-from recombine.measure.detection import reading_errors
+from recombine.measure.detection import reading_errors, truth_of
 from recombine.models.detector import Detector, DetectorReader, decoded, prepared
 from recombine.objectives.detection import (
+    Augmentation,
     Detection,
-    Marring,
     Targets,
     blurred,
     bumps,
     cells,
     centre_loss,
 )
+from recombine.render.camera import places
 from recombine.scene import Factor
 from recombine.train import Step, Weights
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 
 FACTORS = (Factor("shape", ("ball", "box")), Factor("colour", ("red", "green", "blue")))
 WORLD = Clevr(size=128, objects=(2, 2), margin=False)
-STILL = Marring((), blur=0.0, noise=0.0, gain=0.0, shift=0.0, patches=0)
+STILL = Augmentation((), blur=0.0, noise=0.0, gain=0.0, shift=0.0, patches=0)
 
 
 def test_targets_hold_place_concepts_and_a_flag():
@@ -156,13 +156,13 @@ def test_the_map_that_costs_nothing_is_the_one_that_is_read_without_error():
 
 def test_images_are_marred_within_their_range_and_repeatably():
     image = torch.rand(64, 3, 128, 128)
-    marred = Marring()(image, torch.Generator().manual_seed(1))
+    marred = Augmentation()(image, torch.Generator().manual_seed(1))
     assert marred.shape == image.shape
     assert marred.min() >= 0
     assert marred.max() <= 1
-    again = Marring()(image, torch.Generator().manual_seed(1))
+    again = Augmentation()(image, torch.Generator().manual_seed(1))
     assert torch.equal(marred, again)
-    assert not torch.equal(marred, Marring()(image, torch.Generator().manual_seed(2)))
+    assert not torch.equal(marred, Augmentation()(image, torch.Generator().manual_seed(2)))
     different = (marred - image).flatten(1).abs().amax(dim=1)
     assert len(set(different.tolist())) == 64
 
@@ -232,8 +232,8 @@ def test_images_are_blurred_by_up_to_the_declared_width(rng: torch.Generator):
     assert float((spread > 0.99).float().mean()) > 0.3
 
 
-@pytest.mark.parametrize("marring", [None, Marring()])
-def test_the_network_sees_marred_images_where_that_is_declared(marring: Marring | None):
+@pytest.mark.parametrize("marring", [None, Augmentation()])
+def test_the_network_sees_marred_images_where_that_is_declared(marring: Augmentation | None):
     seen = []
 
     def network(image: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a reader gets wrong, counted by hand, and the question that is put to the detector."""
+"""What a reader gets wrong, counted by hand, and the scenes that a detector reads."""
 
 from dataclasses import replace
 
@@ -6,21 +6,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.experiments import detector
-from recombine.experiments.detector import DetectorError, Panel, fresh, truth_of
-from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors
+from recombine import zoo
+from recombine.measure import detection
+from recombine.measure.detection import (
+    DetectorError,
+    Panel,
+    Truth,
+    fresh,
+    joined_found,
+    joined_truth,
+    reading_errors,
+    truth_of,
+)
 from recombine.models.detector import Detector
+from recombine.models.probe import Probe
 from recombine.reader import Found
 from recombine.scene import Factor
 from recombine.worlds.clevr import Clevr, shows
+from subjects import Model, training
 
 FACTORS = (Factor("shape", ("ball", "box")), Factor("colour", ("red", "green", "blue")))
-
-
-def test_the_experiment_trains_the_network_itself():
-    network = detector.base.denoiser()
-    assert type(network) is type(Detector().build())
-    assert detector.base.shape == (3, 128, 128)
 
 
 def reading(place: list[list[float]], concepts: list[list[int]], sure: list[bool]) -> Found:
@@ -88,15 +93,19 @@ def test_fresh_scenes_show_every_object_and_are_none_of_training():
     world = Clevr(size=64, objects=(9, 9), margin=False)
     scenes = fresh(world, 40)
     assert shows(scenes, 64, 12).all()
-    first = world.scenes(torch.arange(80), detector.FRESH)
+    first = world.scenes(torch.arange(80), detection.FRESH)
     good = shows(first, 64, 12)
     assert not good[:40].all()
     assert torch.equal(scenes.position, first[good][:40].position)
-    assert detector.FRESH not in detector.base.seeds
+    assert detection.FRESH == 10_007
+
+
+def trained_detector() -> torch.nn.Module:
+    return zoo.filled(Detector().build(), zoo.path("detector"))
 
 
 class Oracle:
-    """Reads scenes it is told of, so that every rate of a panel is known."""
+    """Knows the scenes of a panel, so that all of its rates are known."""
 
     def __init__(self, panel: Panel, missing: int) -> None:
         self.batches = [
@@ -116,8 +125,8 @@ class Oracle:
         return Found(place, concepts, torch.ones_like(place[..., 0]), present)
 
 
-def test_a_panel_tells_rates_per_number_of_objects_and_over_the_small_ones():
-    panel = Panel(Clevr(size=64, margin=False), 4, (0, 1, 3), pooled=1, name="@x")
+def test_a_panel_has_rates_per_number_of_objects_and_over_the_small_ones():
+    panel = Panel(Clevr(size=64, margin=False), 4, (0, 1, 3), pooled=1, suffix="@x")
     errors = panel(Oracle(panel, missing=1), torch.device("cpu"))
     values = {name: (each.value, each.n) for name, each in errors.items()}
     assert values["exact_count@x@0"] == (1, 4)
@@ -136,9 +145,28 @@ def test_a_panel_without_scenes_to_pool_is_refused():
         Panel(Clevr(), 4, (3,), pooled=2)
 
 
-def test_the_question_covers_what_is_asked_of_the_detector():
+def test_the_panels_cover_what_the_length_study_reads():
     small, large = DetectorError().panels
     assert small.world == Clevr(size=64, margin=False)
     assert small.objects == tuple(range(13))
     assert (small.samples, small.pooled) == (256, 9)
     assert large.world == Clevr(size=128, margin=False, jitter=True)
+
+
+def test_a_trained_detector_reads_every_panel_with_its_threshold():
+    rates = {}
+    for threshold in (None, 1.0):
+        subject = Model(training(network=Detector()), denoiser=trained_detector())
+        error = replace(DetectorError().tiny(), threshold=threshold)
+        found = error(subject, torch.Generator()).measurements
+        assert list(found)[0] == "precision"
+        assert found["exact_count@1"].n == 4
+        rates[threshold] = found["recall"].value
+    assert rates[None] > 0.9
+    # Nothing is that sure.
+    assert rates[1.0] == 0
+
+
+def test_other_networks_are_refused():
+    with pytest.raises(ValueError, match="detector_error is measured on detectors .*; got Probe"):
+        DetectorError()(Model(training(network=Probe())), torch.Generator())

@@ -10,9 +10,9 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 from recombine.measure.divergence import (
     FLOOR,
+    DiscreteLaw,
     Normal,
     Pair,
-    Table,
     characteristic,
     divergence_split,
     local_loss,
@@ -32,9 +32,9 @@ def random_normal(rng: torch.Generator, pixels: int = 3) -> Normal:
     return Normal(root[:, -1], root @ root.mT + torch.eye(pixels))
 
 
-def random_table(rng: torch.Generator) -> Table:
+def random_table(rng: torch.Generator) -> DiscreteLaw:
     chance = torch.rand(3, 3, 3, generator=rng, dtype=torch.float64) + 0.05
-    return Table(chance / chance.sum())
+    return DiscreteLaw(chance / chance.sum())
 
 
 def test_the_divergence_of_normal_laws_is_that_of_torch(rng):
@@ -114,8 +114,8 @@ def test_the_split_of_a_table_is_that_of_counting(rng):
 
 
 def test_what_never_happens_adds_nothing():
-    p = Table(torch.tensor([0.5, 0.5, 0.0]).double())
-    q = Table(torch.tensor([0.25, 0.5, 0.25]).double())
+    p = DiscreteLaw(torch.tensor([0.5, 0.5, 0.0]).double())
+    q = DiscreteLaw(torch.tensor([0.25, 0.5, 0.25]).double())
     assert p.divergence(q) == pytest.approx(0.5 * log(2))
     assert q.divergence(p) == float("inf")
 
@@ -218,11 +218,11 @@ def test_a_violation_is_more_than_rounding():
 def test_t8_keeps_its_bound_and_comes_near_it(sigma: float, rng):
     eta = 0.5
     p, q = laws.signs(eta).law, laws.signs(0.0).law
-    # Signs that cannot be told from the image in the first block, certain in the second.
+    # Signs that the image does not show in the first block, certain in the second.
     x = torch.rand(2000, 6, generator=rng, dtype=torch.float64) * 4 - 2
-    asked = x, torch.full((2000,), sigma).double(), torch.zeros(2000, 2)
-    spread = (sigma**2 * q.jacobian(*asked).diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt()
-    gap = (p.score(*asked) - q.score(*asked)).abs()
+    call = x, torch.full((2000,), sigma).double(), torch.zeros(2000, 2)
+    spread = (sigma**2 * q.jacobian(*call).diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt()
+    gap = (p.score(*call) - q.score(*call)).abs()
     bound = ratio_bound(spread, sigma, 1 - eta, 1 + eta)
     assert violations(gap, bound) == 0
     # Without the root of low times high, or with the variance for its root, it would not hold.

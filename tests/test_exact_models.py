@@ -11,7 +11,7 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 
 from recombine.denoiser import Denoiser, noise, per_image, score
 from recombine.models.gaussian import Constant, GaussianLaw, Spectrum, spectrum
-from recombine.models.mixture import MixtureLaw, scene_law, told_everything, told_nothing, told_one
+from recombine.models.mixture import MixtureLaw, marks_all, marks_none, marks_one, scene_law
 
 SIGMA = torch.tensor([0.002, 0.3, 1.0, 80.0], dtype=torch.float64)
 SHAPE = (1, 2, 3)
@@ -56,9 +56,9 @@ LAWS = {
     "gaussian with told covariance": GaussianLaw(told_mean, told_covariance),
     "mixture": MixtureLaw(told_weight, three_means, covariances(1)[0]),
     "mixture with own covariances": MixtureLaw(told_weight, three_means, covariances(3)),
-    "scenes, everything told": scene_law(SHAPE, told_everything),
-    "scenes, one told": scene_law(SHAPE, told_one),
-    "scenes, nothing told": scene_law(SHAPE, told_nothing),
+    "scenes, everything told": scene_law(SHAPE, marks_all),
+    "scenes, one told": scene_law(SHAPE, marks_one),
+    "scenes, nothing told": scene_law(SHAPE, marks_none),
 }
 Law = GaussianLaw | MixtureLaw
 each_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())

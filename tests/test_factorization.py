@@ -18,35 +18,35 @@ from recombine.measure.factorization import (
     score_jacobian,
 )
 from recombine.models import laws
-from recombine.models.projection import Known
+from recombine.models.projection import KnownLaw
 
 PAIRS = Blocks(torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0]]).bool())
 
 
-def linear(pixels: Tensor, told: Tensor):
+def linear(pixels: Tensor, given: Tensor):
     """A score that hears other pixels and conditions by known amounts."""
 
     def score(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
-        return (x.flatten(1) @ pixels.mT + condition @ told.mT).reshape(x.shape)
+        return (x.flatten(1) @ pixels.mT + condition @ given.mT).reshape(x.shape)
 
     return score
 
 
-def points(known: Known, sigma: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    told = known.conditions
-    x = 2 * torch.randn(len(told), known.blocks.shape[1], generator=rng, dtype=torch.float64)
-    return x, torch.full((len(told),), sigma, dtype=torch.float64), told
+def points(known: KnownLaw, sigma: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    given = known.conditions
+    x = 2 * torch.randn(len(given), known.blocks.shape[1], generator=rng, dtype=torch.float64)
+    return x, torch.full((len(given),), sigma, dtype=torch.float64), given
 
 
 def test_parts_are_the_told_blocks_and_all_the_rest():
-    told = torch.tensor([[1.0, 0], [0, 2], [1, 1], [0, 0]])
-    assert PAIRS.part(told).tolist() == [
+    given = torch.tensor([[1.0, 0], [0, 2], [1, 1], [0, 0]])
+    assert PAIRS.part(given).tolist() == [
         [1, 1, 0, 0, 0],
         [0, 0, 2, 2, 0],
         [1, 1, 2, 2, 0],
         [0, 0, 0, 0, 0],
     ]
-    near = PAIRS.near(told)
+    near = PAIRS.near(given)
     assert near[0, 0].tolist() == [True, True, False, False, False]
     assert near[0, 2].tolist() == [False, False, True, True, True]
     assert near[2, 4].tolist() == [False, False, False, False, True]
@@ -54,10 +54,10 @@ def test_parts_are_the_told_blocks_and_all_the_rest():
 
 
 def test_a_block_is_told_of_by_any_number_that_is_not_0():
-    told = torch.zeros(3, 2, 4)
-    told[0, 1, 2] = -1
-    told[2, 0, 0] = 0.5
-    assert PAIRS.told(told).tolist() == [[False, True], [False, False], [True, False]]
+    given = torch.zeros(3, 2, 4)
+    given[0, 1, 2] = -1
+    given[2, 0, 0] = 0.5
+    assert PAIRS.conditioned(given).tolist() == [[False, True], [False, False], [True, False]]
 
 
 def test_blocks_that_cannot_be_are_named():
@@ -66,31 +66,31 @@ def test_blocks_that_cannot_be_are_named():
     with pytest.raises(ValueError, match=r"every block has a pixel; these have none: \[1\]"):
         Blocks(torch.tensor([[1, 1, 0], [0, 0, 0]]).bool())
     with pytest.raises(ValueError, match=r"one entry for each of 2 blocks; got the shape \(1, 3\)"):
-        PAIRS.told(torch.ones(1, 3))
+        PAIRS.conditioned(torch.ones(1, 3))
 
 
 def test_what_is_heard_and_what_leaks_is_told_apart():
     """Block 0 moves its own pixels by 3 and others by 5; block 1 moves 2 and 7."""
-    told = torch.tensor([[3.0, 0], [0, 7], [0, -2], [1, 0], [5, 0]])
-    score = linear(torch.zeros(5, 5), told)
+    given = torch.tensor([[3.0, 0], [0, 7], [0, -2], [1, 0], [5, 0]])
+    score = linear(torch.zeros(5, 5), given)
     x, sigma = torch.zeros(4, 5), torch.tensor([1.0, 1, 1, 2])
     condition = torch.tensor([[1.0, 0], [0, 1], [1, 1], [0.5, 0]])
-    leak, heard = condition_leak(score, PAIRS, x, sigma, condition)
+    leak, own = condition_leak(score, PAIRS, x, sigma, condition)
     # In pixels: sigma^2 times the change of the score.
     assert leak.tolist() == [5, 7, 7, 10]
-    assert heard.tolist() == [3, 2, 3, 6]
-    leak, heard = condition_leak(score, PAIRS, x, sigma, condition, 3 * condition)
+    assert own.tolist() == [3, 2, 3, 6]
+    leak, own = condition_leak(score, PAIRS, x, sigma, condition, 3 * condition)
     assert leak.tolist() == [10, 14, 14, 20]
-    assert heard.tolist() == [6, 4, 6, 12]
-    # Something told of a block that was not told of is another question.
-    leak, heard = condition_leak(score, PAIRS, x[:2], sigma[:2], condition[:2], 2 + condition[:2])
+    assert own.tolist() == [6, 4, 6, 12]
+    # A block without a condition stays without one.
+    leak, own = condition_leak(score, PAIRS, x[:2], sigma[:2], condition[:2], 2 + condition[:2])
     assert leak.tolist() == [10, 14]
-    assert heard.tolist() == [6, 4]
+    assert own.tolist() == [6, 4]
 
 
 def test_the_composed_score_tells_each_block_of_itself_alone():
-    told = torch.tensor([[3.0, 0], [0, 7], [0, -2], [1, 0], [5, 0]])
-    score = linear(torch.zeros(5, 5), told)
+    given = torch.tensor([[3.0, 0], [0, 7], [0, -2], [1, 0], [5, 0]])
+    score = linear(torch.zeros(5, 5), given)
     condition = torch.tensor([[1.0, 10], [1, 0], [0, 10], [0, 0]])
     x, sigma = torch.zeros(4, 5), torch.full((4,), 2.0)
     composed = Composed(score, PAIRS)(x, sigma, condition)
@@ -101,7 +101,7 @@ def test_the_composed_score_tells_each_block_of_itself_alone():
         [0, 0, 0, 0, 0],
     ]
     gap = local_gap(score, Composed(score, PAIRS), x, sigma, condition)
-    # Told (1, 10): pixels 1, 3 and 4 hear the other block; told (1, 0): 3 and 4 are background.
+    # Given (1, 10) pixels 1, 3 and 4 depend on the other block; given (1, 0) 3 and 4 do on nothing.
     assert gap[0].tolist() == [0, 280, 0, 4, 20]
     assert gap[1].tolist() == [0, 0, 0, 4, 20]
     found = factorization(score, PAIRS, x.requires_grad_(), sigma, condition)
@@ -113,7 +113,7 @@ def test_coupling_is_the_share_of_the_jacobian_between_parts():
     jacobian[:, 0, 1] = 3.0
     jacobian[:, 0, 4] = 4.0
     near = PAIRS.near(torch.tensor([[1.0, 0], [0, 1]]))
-    # When block 0 is not told of, its pixels and the last one are all background.
+    # Without a condition on block 0 its pixels and the last one are all background.
     assert coupling(jacobian, near).tolist() == pytest.approx([0.8, 0.0])
     assert coupling(torch.zeros(1, 5, 5), near[:1]).item() == 0
 
@@ -132,49 +132,49 @@ def test_the_jacobian_has_outputs_first_and_keeps_images_apart(rng):
 
 
 def test_scores_that_cannot_be_asked_are_refused():
-    x, sigma, told = torch.zeros(2, 5), torch.ones(2), torch.zeros(2, 2)
+    x, sigma, given = torch.zeros(2, 5), torch.ones(2), torch.zeros(2, 2)
     with pytest.raises(ValueError, match="the score has no gradient"):
-        score_jacobian(lambda x, sigma, told: torch.ones(2, 5), x, sigma, told)
+        score_jacobian(lambda x, sigma, given: torch.ones(2, 5), x, sigma, given)
     with pytest.raises(ValueError, match=r"shape of x, \(2, 5\); got \(2, 4\)"):
-        score_jacobian(lambda x, sigma, told: x[:, :4], x, sigma, told)
+        score_jacobian(lambda x, sigma, given: x[:, :4], x, sigma, given)
     with pytest.raises(ValueError, match="sigma is positive and finite; got nan"):
-        factorization(lambda x, sigma, told: x, PAIRS, x, sigma * torch.nan, told)
+        factorization(lambda x, sigma, given: x, PAIRS, x, sigma * torch.nan, given)
 
 
 def test_a_denoiser_is_asked_by_its_score():
-    """A network on images: each half is told of itself, and one channel hears all halves."""
+    """A network on images: each half has its own condition, and one channel depends on all."""
     left = torch.zeros(1, 2, 2, 4).bool()
     left[..., :2] = True
     halves = Blocks(torch.stack([left.flatten(), ~left.flatten()]))
 
     def denoiser(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
-        told = torch.where(left, condition[:, :1, None, None], condition[:, 1:, None, None])
+        given = torch.where(left, condition[:, :1, None, None], condition[:, 1:, None, None])
         leaked = torch.zeros_like(x)
         leaked[:, 1] = 0.125 * condition.sum(dim=1)[:, None, None]
-        return 0.5 * x + told + leaked
+        return 0.5 * x + given + leaked
 
     x = torch.randn(2, 2, 2, 4, generator=torch.Generator().manual_seed(0)).double()
-    sigma, told = torch.tensor([0.5, 2.0]).double(), torch.tensor([[1.0, 3], [2, 0]]).double()
-    found = factorization(Scored(denoiser), halves, x, sigma, told)
+    sigma, given = torch.tensor([0.5, 2.0]).double(), torch.tensor([[1.0, 3], [2, 0]]).double()
+    found = factorization(Scored(denoiser), halves, x, sigma, given)
     torch.testing.assert_close(found.gap, torch.tensor([0.375, 0.25]).double())
     torch.testing.assert_close(found.leak, torch.tensor([0.375, 0.25]).double())
-    torch.testing.assert_close(found.heard, torch.tensor([3.375, 2.25]).double())
+    torch.testing.assert_close(found.own, torch.tensor([3.375, 2.25]).double())
     assert found.coupling.abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("known", laws.known_laws(), ids=lambda known: known.name)
 @pytest.mark.parametrize("sigma", [1.0, 10.0])
-def test_measures_say_of_each_law_what_theory_says(known: Known, sigma: float, rng):
-    asked = points(known, sigma, rng)
-    found = factorization(known.score, Blocks(known.blocks), *asked, known.projection)
+def test_measures_say_of_each_law_what_theory_says(known: KnownLaw, sigma: float, rng):
+    call = points(known, sigma, rng)
+    found = factorization(known.score, Blocks(known.blocks), *call, known.projection)
     for value, zero in (
         (found.coupling, known.pixel_local),
         (found.leak, known.condition_local),
         (found.gap, known.composes),
     ):
         assert value.max() < 1e-10 if zero else value.max() > 1e-3
-    exact = known.law.jacobian(*asked)
-    measured = denoised_jacobian(known.law.score, *asked)
+    exact = known.law.jacobian(*call)
+    measured = denoised_jacobian(known.law.score, *call)
     torch.testing.assert_close(measured, exact, rtol=0, atol=1e-10)
 
 
@@ -183,8 +183,8 @@ def test_the_coupling_of_t3_is_the_closed_form():
     known = laws.coupled_gaussian(rho)
     near = Blocks(known.blocks).near(torch.ones(1, 2))
     like = torch.zeros(1, 4, dtype=torch.float64)
-    asked = like, like.new_full((1,), sigma), like.new_ones(1, 2)
-    found = coupling(denoised_jacobian(known.score, *asked), near).item()
+    call = like, like.new_full((1,), sigma), like.new_ones(1, 2)
+    found = coupling(denoised_jacobian(known.score, *call), near).item()
     # Each pair of pixels is [[1, r], [r, 1]], its gain v -> v / (v + sigma^2) along two axes.
     far = whole = 0.0
     for r in (rho, rho / 2):
@@ -195,14 +195,14 @@ def test_the_coupling_of_t3_is_the_closed_form():
 
 
 def test_to_depend_only_on_its_own_is_weaker_than_to_be_local(rng):
-    """T4n: a block hears how many others are told of; telling another thing of them is unheard."""
+    """T4n: a block depends on how many others are conditioned on, and not on what with."""
     known = laws.counted_gaussian()
-    asked = points(known, 1.0, rng)
+    call = points(known, 1.0, rng)
     blocks = Blocks(known.blocks)
-    retold, heard = condition_leak(known.score, blocks, *asked, -asked[2])
-    removed, _ = condition_leak(known.score, blocks, *asked)
-    assert retold.max() == 0
-    assert heard.min() > 0.1
+    changed, own = condition_leak(known.score, blocks, *call, -call[2])
+    removed, _ = condition_leak(known.score, blocks, *call)
+    assert changed.max() == 0
+    assert own.min() > 0.1
     assert removed.max() > 0.1
 
 
@@ -210,27 +210,27 @@ def test_composing_does_not_depend_on_the_noise_level(rng):
     for known in laws.known_laws():
         gaps = []
         for sigma in known.levels[::3]:
-            x, level, told = points(known, sigma, rng)
+            x, level, given = points(known, sigma, rng)
             x = torch.cat([x, sigma * x])
-            asked = x, level.repeat(2), told.repeat(2, 1)
-            gaps.append(local_gap(known.score, known.projection, *asked).max().item())
+            call = x, level.repeat(2), given.repeat(2, 1)
+            gaps.append(local_gap(known.score, known.projection, *call).max().item())
         assert max(gaps) < 1e-10 if known.composes else min(gaps) > 1e-6
 
 
 @pytest.mark.parametrize("turn", [laws.rotation(), laws.shear()], ids=["rotation", "shear"])
 def test_the_score_of_features_is_that_of_their_own_law(turn: Tensor, rng):
     known = laws.feature_gaussian(turn)
-    told = torch.tensor([[1.0, -1.0]]).double()
+    given = torch.tensor([[1.0, -1.0]]).double()
     z = torch.randn(1, 4, generator=rng, dtype=torch.float64)
     score = InFeatures(known.score, turn)
-    near = Blocks(known.blocks).near(told)
+    near = Blocks(known.blocks).near(given)
     shares = []
     for sigma in (0.3, 1.0, 3.0):
         level = torch.tensor([sigma]).double()
         noisy = turn @ (known.law.covariance + sigma**2 * torch.eye(4).double()) @ turn.mT
-        mean = known.law.mean(told) @ turn.mT
-        torch.testing.assert_close(score(z, level, told), -(z - mean) @ torch.linalg.inv(noisy))
-        shares.append(coupling(score_jacobian(score, z, level, told), near).item())
+        mean = known.law.mean(given) @ turn.mT
+        torch.testing.assert_close(score(z, level, given), -(z - mean) @ torch.linalg.inv(noisy))
+        shares.append(coupling(score_jacobian(score, z, level, given), near).item())
     if torch.equal(turn, laws.rotation()):
         assert max(shares) < 1e-10
     else:
@@ -238,16 +238,16 @@ def test_the_score_of_features_is_that_of_their_own_law(turn: Tensor, rng):
 
 
 def test_cosines_are_of_what_is_added_to_the_mean():
-    told = torch.tensor([[4.0, 1], [1, 3], [3, 3]])
-    found = cosines(told, torch.ones(2))
+    given = torch.tensor([[4.0, 1], [1, 3], [3, 3]])
+    found = cosines(given, torch.ones(2))
     half = 0.5**0.5
     expected = torch.tensor([[1, 0, half], [0, 1, half], [half, half, 1]])
     torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("known", [laws.orthogonal_but_coupled(), laws.orthogonal_but_astray()])
-def test_orthogonal_means_are_not_enough_for_local_scores(known: Known, rng):
+def test_orthogonal_means_are_not_enough_for_local_scores(known: KnownLaw, rng):
     means = known.law.mean(torch.eye(2).double())
     assert cosines(means, torch.zeros(4).double())[0, 1].abs() < 1e-12
-    asked = points(known, 1.0, rng)
-    assert local_gap(known.score, known.projection, *asked).max() > 0.1
+    call = points(known, 1.0, rng)
+    assert local_gap(known.score, known.projection, *call).max() > 0.1

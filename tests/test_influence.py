@@ -11,7 +11,7 @@ from recombine.bench.locality import one_by_one
 from recombine.denoiser import Preconditioned
 from recombine.measure.influence import (
     Probes,
-    answered,
+    denoised_images,
     distances,
     estimated_influence,
     object_influence,
@@ -24,7 +24,7 @@ from recombine.measure.influence import (
 from recombine.models.entry import Vector
 from recombine.models.gaussian import Constant, GaussianLaw
 from recombine.models.local import Local
-from recombine.models.mixture import scene_law, told_everything, told_one
+from recombine.models.mixture import marks_all, marks_one, scene_law
 from recombine.models.unet import UNet
 
 CHANNELS, HEIGHT, WIDTH = 2, 3, 4
@@ -84,7 +84,7 @@ def test_pixel_influence_is_the_exact_jacobian(at_once: int, rng: torch.Generato
     torch.testing.assert_close(measured, exact, atol=1e-12, rtol=1e-10)
 
 
-@pytest.mark.parametrize("telling", [told_one, told_everything])
+@pytest.mark.parametrize("telling", [marks_one, marks_all])
 def test_the_influence_in_a_mixture_is_the_exact_jacobian(telling: Callable, rng: torch.Generator):
     law = scene_law((1, 2, 3), telling)
     condition = torch.eye(6, dtype=torch.float64)[:4]
@@ -100,11 +100,11 @@ def test_an_influence_that_is_not_symmetric_is_read_from_input_to_output(rng: to
         return x.roll(1, dims=2) + 0 * x
 
     pixel = torch.tensor([[1, 2]])
-    (heard,) = pixel_influence(down, drawn(rng), SIGMA, silence(), pixel)[0]
-    # Two channels, each heard once: the norm of the identity.
+    (influence,) = pixel_influence(down, drawn(rng), SIGMA, silence(), pixel)[0]
+    # Two channels, each passed on once: the norm of the identity.
     expected = torch.zeros(HEIGHT, WIDTH, dtype=torch.float64)
     expected[0, 2] = 2**0.5
-    torch.testing.assert_close(heard, expected)
+    torch.testing.assert_close(influence, expected)
 
 
 def test_pixels_may_differ_from_image_to_image(rng: torch.Generator):
@@ -119,10 +119,10 @@ def test_pixels_may_differ_from_image_to_image(rng: torch.Generator):
 def test_nothing_is_heard_from_outside_a_receptive_field(rng: torch.Generator):
     x = torch.randn(1, 1, 9, 9, generator=rng)
     pixels = torch.tensor([[4, 4], [0, 8]])
-    heard = pixel_influence(kernel_three, x, torch.ones(1), torch.zeros(1, 1), pixels)
+    influence = pixel_influence(kernel_three, x, torch.ones(1), torch.zeros(1, 1), pixels)
     inside = distances(pixels[None], 9, 9) <= 1
-    assert (heard[~inside] == 0).all()
-    torch.testing.assert_close(heard[inside], torch.full((9 + 4,), 1 / 9))
+    assert (influence[~inside] == 0).all()
+    torch.testing.assert_close(influence[inside], torch.full((9 + 4,), 1 / 9))
 
 
 def unet() -> torch.nn.Module:
@@ -134,19 +134,19 @@ def local() -> torch.nn.Module:
     return Preconditioned(Local(3, 16, cells=4, window=1, width=16).build())
 
 
-@pytest.mark.parametrize(("make", "told"), [(unet, (4,)), (local, (4, 4))])
+@pytest.mark.parametrize(("make", "shape"), [(unet, (4,)), (local, (4, 4))])
 def test_the_influence_in_a_network_equals_one_backward_pass_per_number(
-    make: Callable[[], torch.nn.Module], told: tuple[int, ...], rng: torch.Generator
+    make: Callable[[], torch.nn.Module], shape: tuple[int, ...], rng: torch.Generator
 ):
     network = make()
     for parameter in network.parameters():
         parameter.data.add_(0.1 * torch.randn(parameter.shape, generator=rng))
-    x, condition = torch.randn(1, 3, 16, 16, generator=rng), torch.ones(1, *told)
+    x, condition = torch.randn(1, 3, 16, 16, generator=rng), torch.ones(1, *shape)
     pixels = torch.tensor([[0, 0], [7, 9], [15, 3]])
-    asked = (network, x, torch.ones(1), condition)
+    call = (network, x, torch.ones(1), condition)
     with torch.no_grad():
-        measured = pixel_influence(*asked, pixels, at_once=2)
-    torch.testing.assert_close(measured, one_by_one(*asked, pixels), atol=1e-6, rtol=1e-4)
+        measured = pixel_influence(*call, pixels, at_once=2)
+    torch.testing.assert_close(measured, one_by_one(*call, pixels), atol=1e-6, rtol=1e-4)
     assert measured.max() > 0
     assert all(parameter.grad is None for parameter in network.parameters())
 
@@ -240,7 +240,7 @@ def test_estimates_have_no_bias_and_their_error_is_their_spread(rng: torch.Gener
 
 
 def test_with_one_channel_a_pixel_needs_no_luck(rng: torch.Generator):
-    law = scene_law((1, 2, 3), told_one)
+    law = scene_law((1, 2, 3), marks_one)
     condition = torch.eye(6, dtype=torch.float64)[:2]
     x = law.sample(condition, rng)
     exact = pixel_influence(law, x, SIGMA, condition)
@@ -272,10 +272,10 @@ def test_object_influence_is_the_change_of_the_mean(rng: torch.Generator):
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-10)
 
 
-def test_images_are_answered_in_parts_and_in_order(rng: torch.Generator):
+def test_images_are_denoised_images_in_parts_and_in_order(rng: torch.Generator):
     network, x = Counting(), drawn(rng, 5)
     sigma = SIGMA[:1].expand(5)
-    whole = answered(network, x, sigma, silence(5), at_once=2)
+    whole = denoised_images(network, x, sigma, silence(5), at_once=2)
     assert network.batches == [2, 2, 1]
     torch.testing.assert_close(whole, network(x, sigma, silence(5)).detach())
     assert not whole.requires_grad
@@ -316,8 +316,8 @@ def test_a_radius_is_the_smallest_that_holds_the_share(share: float, radius: int
 # Bad input
 
 
-def test_bad_input_is_answered_in_one_clear_line(rng: torch.Generator):
-    x, told = drawn(rng), silence()
+def test_bad_input_is_denoised_images_in_one_clear_line(rng: torch.Generator):
+    x, condition = drawn(rng), silence()
 
     def cut(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
         return x[:, :1]
@@ -328,33 +328,33 @@ def test_bad_input_is_answered_in_one_clear_line(rng: torch.Generator):
 
     weight = torch.ones(1, requires_grad=True, dtype=torch.float64)
 
-    def deaf(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+    def ignorant(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
         return weight * x.detach()
 
     with pytest.raises(ValueError, match=r"the shape of x, \(24, 2, 3, 4\); got \(24, 1, 3, 4\)"):
-        pixel_influence(cut, x, SIGMA, told)
+        pixel_influence(cut, x, SIGMA, condition)
     with pytest.raises(ValueError, match=r"shape of x, \(2, 2, 3, 4\); got \(2, 1, 3, 4\)"):
-        object_influence(cut, x, SIGMA, told, told[None])
-    for denoiser in (frozen, deaf):
+        object_influence(cut, x, SIGMA, condition, condition[None])
+    for denoiser in (frozen, ignorant):
         with pytest.raises(ValueError, match="no gradient of the denoised image reaches x"):
-            pixel_influence(denoiser, x, SIGMA, told)
+            pixel_influence(denoiser, x, SIGMA, condition)
     with pytest.raises(ValueError, match="sigma is positive and finite; got nan"):
-        pixel_influence(kernel_three, x, SIGMA * torch.nan, told)
+        pixel_influence(kernel_three, x, SIGMA * torch.nan, condition)
     with pytest.raises(ValueError, match="sigma is positive and finite; got inf, inf"):
-        object_influence(kernel_three, x, SIGMA * torch.inf, told, told[None])
+        object_influence(kernel_three, x, SIGMA * torch.inf, condition, condition[None])
     with pytest.raises(ValueError, match=r"pixel \[0, 4\] is outside an image of 3 rows, 4 col"):
-        pixel_influence(kernel_three, x, SIGMA, told, torch.tensor([[0, 0], [0, 4]]))
+        pixel_influence(kernel_three, x, SIGMA, condition, torch.tensor([[0, 0], [0, 4]]))
     with pytest.raises(ValueError, match="at_once is at least 1 image; got 0"):
-        pixel_influence(kernel_three, x, SIGMA, told, at_once=0)
+        pixel_influence(kernel_three, x, SIGMA, condition, at_once=0)
     with pytest.raises(ValueError, match=r"have one axis more, the object; got \(2, 2, 2\)"):
-        object_influence(kernel_three, x, SIGMA, told, torch.zeros(2, 2, 2))
+        object_influence(kernel_three, x, SIGMA, condition, torch.zeros(2, 2, 2))
     with pytest.raises(ValueError, match=r"object 1 of image 0 is at \(1, 0.3\), outside the im"):
         pixels_at(torch.tensor([[[0.1, 0.2], [1.0, 0.3]]]), HEIGHT, WIDTH)
     with pytest.raises(ValueError, match="2 probes or more; got 1"):
         Probes(rng, 1)
     with pytest.raises(ValueError, match=r"masks of \(3, 4\) pixels; got \(4, 3\)"):
         estimated_influence(
-            kernel_three, x, SIGMA, told, torch.ones(1, 4, 3, dtype=torch.bool), Probes(rng)
+            kernel_three, x, SIGMA, condition, torch.ones(1, 4, 3, dtype=torch.bool), Probes(rng)
         )
     with pytest.raises(ValueError, match="strictly between 0 and 1; got 1"):
         radius_holding(torch.ones(1, 3), 1.0)

@@ -9,13 +9,13 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 
 from recombine.models import laws
 from recombine.models.mixture import subsets
-from recombine.models.projection import Known, alone, marginal, mean_image
+from recombine.models.projection import KnownLaw, alone, marginal, mean_image
 
 EVERY = laws.known_laws()
 LEVELS = (0.1, 1.0, 10.0)
 
 
-def points(known: Known, sigma: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def points(known: KnownLaw, sigma: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     told = known.conditions
     x = torch.randn(len(told), known.blocks.shape[1], generator=rng, dtype=torch.float64)
     return x, torch.full((len(told),), sigma, dtype=torch.float64), told
@@ -31,7 +31,7 @@ def noisy(covariance: Tensor, sigma: float) -> Tensor:
 
 
 @pytest.mark.parametrize("known", EVERY, ids=lambda known: known.name)
-def test_a_law_has_a_name_blocks_and_conditions_of_its_own(known: Known):
+def test_a_law_has_a_name_blocks_and_conditions_of_its_own(known: KnownLaw):
     assert known.blocks.sum(dim=0).max() == 1
     assert known.conditions.shape[1] == len(known.blocks)
     assert (known.conditions != 0).any(dim=1).all()
@@ -125,7 +125,7 @@ def test_the_score_of_t4_changes_by_the_formula(sigma: float, rng):
         torch.testing.assert_close(
             change[:, mine], expected.expand(len(x), 2), rtol=1e-10, atol=1e-12
         )
-    formula = 2 * laws.shifted_change(known, sigma, 1)
+    formula = 2 * laws.shifted_change(sigma, 1)
     torch.testing.assert_close(change, formula.expand_as(change), rtol=1e-10, atol=1e-12)
 
 
@@ -144,15 +144,15 @@ def test_t4n_counts_the_others_and_does_not_read_them():
 def test_t5_says_nothing_or_no_objects_where_nothing_is_told():
     silence = torch.zeros(1, 6).double()
     x, sigma = torch.ones(1, 6).double(), torch.ones(1).double()
-    empty = laws.scene_everything().score(x, sigma, silence)
+    empty = laws.scene_all_marked().score(x, sigma, silence)
     torch.testing.assert_close(empty, torch.full((1, 6), -2 / (1 + 0.25**2)).double())
-    silent = laws.scene_everything(silent=True).score(x, sigma, silence)
+    silent = laws.scene_all_marked(uninformative=True).score(x, sigma, silence)
     assert (silent - empty).abs().min() > 0.1
-    torch.testing.assert_close(silent, laws.scene_one().score(x, sigma, silence))
+    torch.testing.assert_close(silent, laws.scene_one_marked().score(x, sigma, silence))
 
 
 def test_scores_of_a_batch_are_those_of_its_rows():
-    known = laws.scene_everything()
+    known = laws.scene_all_marked()
     told = torch.tensor([[1.0, 0, 0, 0, 0, 0], [0] * 6, [0, 1, 1, 0, 0, 0]]).double()
     x = torch.linspace(-1, 1, 18).double().reshape(3, 6)
     sigma = torch.tensor([0.3, 1.0, 2.0]).double()

@@ -7,17 +7,8 @@ import torch
 from torch import Tensor
 
 from recombine.measure import length as module
-from recombine.measure.length import (
-    RADIUS,
-    Expectation,
-    Outcome,
-    Request,
-    Rule,
-    k_max,
-    length,
-    others,
-    outcome,
-)
+from recombine.measure.length import RADIUS, Outcome, Request, Rule, k_max, length, outcome
+from recombine.measure.matching import partners
 from recombine.measurement import Measurement, exact_binomial, student_t
 from recombine.reader import Found
 
@@ -33,13 +24,13 @@ def pixels_of(images: Tensor) -> Found:
     pixel = bright.byte().topk(width, dim=1).indices
     present = bright.gather(1, pixel)
     place = (torch.stack([pixel % SIDE, pixel // SIDE], dim=-1) + 0.5) / SIDE
-    # What is said of an absent object means nothing.
+    # The numbers of an absent object mean nothing.
     place[~present] = torch.nan
     return Found(place, torch.zeros(*present.shape, 1).long(), present.float(), present)
 
 
 def pictured(condition: Tensor, generator: torch.Generator) -> Tensor:
-    """A generator that makes no error: one bright pixel at every told place."""
+    """A generator that makes no error: one bright pixel at every requested place."""
     del generator
     index, entry = condition[..., 2].nonzero(as_tuple=True)
     column, row = (condition[index, entry, :2] * SIDE).long().T
@@ -49,7 +40,7 @@ def pictured(condition: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def request_of(pixels: Tensor) -> Request:
-    """Ask for objects at these pixels, given as (batch, object, column and row)."""
+    """Request objects at these pixels, given as (batch, object, column and row)."""
     place = (pixels + 0.5) / SIDE
     condition = torch.zeros(len(pixels), MOST, 3)
     condition[:, : pixels.shape[1], :2], condition[:, : pixels.shape[1], 2] = place, 1
@@ -59,7 +50,7 @@ def request_of(pixels: Tensor) -> Request:
 
 
 def requested(objects: Mapping[int, int], rng: torch.Generator) -> dict[int, Request]:
-    """Ask for K objects so many times, each in a cell of its own, the corner left free."""
+    """Request K objects so many times, each in a cell of its own, the corner left free."""
     requests = {}
     for k, samples in objects.items():
         cell = 1 + torch.rand(samples, 63, generator=rng).argsort(dim=1)[:, :k]
@@ -72,7 +63,7 @@ def measured(
     draw: Callable, rng: torch.Generator, rule: Rule = ALL, samples: int = 256, objects: int = 4
 ) -> dict[str, Measurement]:
     requests = requested(dict.fromkeys(range(objects + 1), samples), rng)
-    return length(requests, draw, pixels_of, rule, rng)[0]
+    return length(requests, draw, pixels_of, rule, rng).measurements
 
 
 def one_too_many(condition: Tensor, generator: torch.Generator) -> Tensor:
@@ -112,7 +103,7 @@ def test_a_perfect_generator_is_at_the_ceiling(rng: torch.Generator):
     assert found["success_inside"].value == 1
 
 
-def test_an_object_too_many_spoils_success_only_where_everything_was_told(rng: torch.Generator):
+def test_an_object_too_many_spoils_success_only_where_the_condition_names_all(rng: torch.Generator):
     strict = measured(one_too_many, rng)
     lenient = measured(one_too_many, rng, ONE)
     for k in range(1, 5):
@@ -162,29 +153,29 @@ def test_no_object_is_reported_apart(rng: torch.Generator):
 
 
 def test_the_places_of_one_image_are_not_taken_for_independent():
-    told, hits = torch.tensor([4, 4, 0, 4]), torch.tensor([4, 0, 0, 2])
-    rate = Outcome(told, hits, hits, told, hits).hit_rate
+    wanted, hits = torch.tensor([4, 4, 0, 4]), torch.tensor([4, 0, 0, 2])
+    rate = Outcome(wanted, hits, hits, wanted, hits).hit_rate
     low, high = student_t([1.0, 0.0, 0.5])
     assert (low, high) == pytest.approx((-0.742, 1.742), abs=1e-3)
     assert rate == Measurement(0.5, 0.0, 1.0, n=3)
-    told, hits = told[:2].repeat(50), hits[:2].repeat(50)
-    some = Outcome(told, hits, hits, told, hits).hit_rate
+    wanted, hits = wanted[:2].repeat(50), hits[:2].repeat(50)
+    some = Outcome(wanted, hits, hits, wanted, hits).hit_rate
     assert (some.low, some.high) == pytest.approx(student_t([1.0, 0.0] * 50))
 
 
 def test_a_rate_over_images_has_its_exact_interval():
-    told, hits = torch.tensor([2, 2, 2, 2]), torch.tensor([2, 2, 1, 2])
-    what = Outcome(told, hits, torch.tensor([2, 3, 2, 1]), told, hits)
+    wanted, hits = torch.tensor([2, 2, 2, 2]), torch.tensor([2, 2, 1, 2])
+    what = Outcome(wanted, hits, torch.tensor([2, 3, 2, 1]), wanted, hits)
     assert what.all_hit == Measurement.rate(3, 4)
     assert what.success(strict=True) == Measurement.rate(2, 4)
     assert what.mean_count == Measurement.mean([2, 3, 2, 1])
     assert what.extra == Measurement.mean([0, 1, 1, -1])
-    few = Outcome(told, hits, torch.tensor([0, 0, 0, 5]), told, hits).mean_count
+    few = Outcome(wanted, hits, torch.tensor([0, 0, 0, 5]), wanted, hits).mean_count
     assert student_t([0, 0, 0, 5])[0] < 0
     assert (few.low, few.high) == (0.0, student_t([0, 0, 0, 5])[1])
 
 
-def test_hits_are_counted_apart_where_another_told_place_is_near():
+def test_hits_are_counted_apart_where_another_requested_place_is_near():
     """Pixels 0 and 5 are nearer than two radii (6.1 pixels); 20 and 27 are not."""
     place = (torch.tensor([[0, 5, 20, 27], [0, 5, 20, 27]])[..., None] + 0.5) / SIDE
     place = torch.cat([place, torch.full_like(place, 0.5)], dim=-1)
@@ -206,7 +197,7 @@ def test_hits_are_counted_apart_where_another_told_place_is_near():
 def test_nobody_is_their_own_partner_and_everybody_is_one(n: int, rng: torch.Generator):
     seen = set()
     for _ in range(200):
-        partner = others(n, rng)
+        partner = partners(n, rng)
         assert (partner != torch.arange(n)).all()
         assert sorted(partner.tolist()) == list(range(n))
         seen.add(tuple(partner.tolist()))
@@ -223,21 +214,21 @@ def at_columns(columns: list[int]) -> Request:
 def test_chance_is_whether_another_scene_would_do_as_well(
     columns: list[int], chance: float, rng: torch.Generator
 ):
-    found, _, _ = length({1: at_columns(columns)}, pictured, pixels_of, ALL, rng)
+    found = length({1: at_columns(columns)}, pictured, pixels_of, ALL, rng).measurements
     assert found["success@1"].value == found["hit_rate@1"].value == 1
     assert found["success_chance@1"].value == found["hit_rate_chance@1"].value == chance
 
 
 def test_with_two_places_chance_is_one_half(rng: torch.Generator):
-    found, _, _ = length({1: at_columns([8, 40] * 500)}, pictured, pixels_of, ALL, rng)
-    # Of the 999 others, 499 are told of the same place.
+    found = length({1: at_columns([8, 40] * 500)}, pictured, pixels_of, ALL, rng).measurements
+    # Of the 999 others, 499 request the same place.
     assert found["success_chance@1"].low < 499 / 999 < found["success_chance@1"].high
 
 
-def test_what_goes_untold_is_shuffled_along_with_the_places(rng: torch.Generator):
+def test_absent_objects_are_shuffled_along_with_the_places(rng: torch.Generator):
     request = request_of(torch.tensor([[[8, 30], [60, 60]], [[8, 30], [40, 30]]]))
     request.present[0, 1], request.condition[0, 1], request.image[0, :, 60, 60] = False, 0, 0
-    found, _, _ = length({2: request}, pictured, pixels_of, ALL, rng)
+    found = length({2: request}, pictured, pixels_of, ALL, rng).measurements
     assert found["success@2"].value == found["success_ceiling@2"].value == 1
     # The first draws one of two places; the second draws its one place, and another.
     assert found["hit_rate_chance@2"].value == 0.75
@@ -246,10 +237,10 @@ def test_what_goes_untold_is_shuffled_along_with_the_places(rng: torch.Generator
 
 
 def test_chance_is_of_the_samples_and_not_of_the_true_renders(rng: torch.Generator):
-    def deaf(condition: Tensor, generator: torch.Generator) -> Tensor:
+    def ignorant(condition: Tensor, generator: torch.Generator) -> Tensor:
         return pictured(condition[:1].expand_as(condition), generator)
 
-    found, _, _ = length({1: at_columns([8] * 63 + [40])}, deaf, pixels_of, ALL, rng)
+    found = length({1: at_columns([8] * 63 + [40])}, ignorant, pixels_of, ALL, rng).measurements
     assert found["success@1"].value == found["success_chance@1"].value == 63 / 64
 
 
@@ -337,12 +328,12 @@ def test_success_inside_training_is_the_worst_of_it(rng: torch.Generator):
 def test_success_inside_training_is_relative_to_the_ceiling(rng: torch.Generator):
     request = requested({1: 8}, rng)[1]
     request.image[:2] = 0
-    found, _, _ = length({1: request}, failing_at({1: 0.5}), pixels_of, ALL, rng)
+    found = length({1: request}, failing_at({1: 0.5}), pixels_of, ALL, rng).measurements
     assert found["success_ceiling@1"].value == 0.75
     assert found["success_inside"].value == pytest.approx(0.5 / 0.75)
     assert found["success_inside"].low == pytest.approx(exact_binomial(4, 8)[0] / 0.75)
     request.image[:] = 0
-    found, _, _ = length({1: request}, pictured, pixels_of, ALL, rng)
+    found = length({1: request}, pictured, pixels_of, ALL, rng).measurements
     assert found["success_inside"] == Measurement(0.0, None, None, n=8)
 
 
@@ -351,93 +342,30 @@ def test_with_few_samples_the_rates_are_there_and_k_max_is_not(rng: torch.Genera
     assert found["success@4"].n == 4
     assert not [name for name in found if name.startswith(("k_max", "beyond"))]
     outside = {k: each for k, each in requested({4: 3, 5: 3}, rng).items()}
-    found, _, _ = length(outside, pictured, pixels_of, ALL, rng)
+    found = length(outside, pictured, pixels_of, ALL, rng).measurements
     assert "success_inside" not in found
 
 
-# What was asked
+# Places, images, batches
 
 
-@pytest.mark.parametrize(
-    ("expected", "reached", "unended", "inside", "words"),
-    [
-        (Expectation(least=7), 7, False, 1.0, "as asked (>= 7)"),
-        (Expectation(least=7), 7, False, 0.1, "as asked (>= 7)"),
-        (Expectation(least=7), 7, True, 1.0, "as asked (>= 7); no K failed up to 7, the most"),
-        (Expectation(least=7), 6, False, 0.9, "missed: asked >= 7"),
-        (Expectation(least=7), 6, False, 0.89, "undertrained: 0.89 of the ceiling"),
-        (Expectation(least=7), 6, True, 1.0, "open: no K failed up to 6"),
-        (Expectation(most=3), 3, False, 0.9, "as asked (<= 3)"),
-        (Expectation(most=3), 0, False, 0.2, "undertrained: 0.2 of the ceiling"),
-        (Expectation(most=3), 3, True, 1.0, "open: no K failed up to 3"),
-        (Expectation(most=3), 4, False, 0.1, "missed: asked <= 3"),
-        (Expectation(most=3), 4, True, 1.0, "missed: asked <= 3"),
-        (Expectation(least=2, most=3), 2, False, 1.0, "as asked (>= 2 and <= 3)"),
-        (Expectation(least=2, most=3), 1, False, 1.0, "missed: asked >= 2 and <= 3"),
-        (Expectation(least=2, most=3), 4, False, 1.0, "missed: asked >= 2 and <= 3"),
-        (Expectation(7, "paper", least=9), 8, False, 1.0, "missed: asked >= 9"),
-        (Expectation(5, "paper"), 5, False, 1.0, "as in the paper"),
-        (Expectation(5, "paper"), 6, False, 0.1, "above the paper's 5"),
-        (Expectation(5, "paper"), 4, False, 1.0, "below the paper's 5"),
-        (Expectation(5, "paper"), 4, False, 0.1, "undertrained: 0.1 of the ceiling"),
-        (Expectation(5, "paper"), 4, True, 1.0, "open: no K failed up to 4"),
-    ],
-)
-def test_a_failure_counts_only_for_a_trained_model(
-    expected: Expectation, reached: int, unended: bool, inside: float, words: str
-):
-    assert expected.verdict(reached, unended, inside).startswith(words)
-
-
-def test_without_an_expectation_there_is_no_verdict():
-    assert Expectation().verdict(3, False, 1.0) is None
-    assert Expectation().verdict(3, True, 0.0) is None
-
-
-def test_k_max_stands_beside_the_papers_with_a_verdict(rng: torch.Generator):
-    expected = Expectation(7, "paper", least=2)
-    rule = Rule(objects=3, labels=3, strict=True, expected=expected)
-    found = measured(failing_at({4: 0.1}), rng, rule)["k_max"]
-    assert (found.paper, found.grade, found.verdict) == (7, "paper", "as asked (>= 2)")
-    found = measured(failing_at({1: 0.1}), rng, rule)["k_max"]
-    assert found.verdict.startswith("undertrained: 0.1")
-    unended = Rule(objects=3, labels=3, strict=True, expected=Expectation(most=4))
-    assert measured(pictured, rng, unended)["k_max"].verdict.startswith("open")
-
-
-def test_a_condition_is_heard_near_the_ceiling_and_far_above_chance(rng: torch.Generator):
-    asked = Expectation(heard_at=4)
-    assert asked.heard(0.9, 1.0, 0.5).startswith("as asked (>= 0.9 of the ceiling and 0.4")
-    assert asked.heard(0.73, 0.8, 0.1).startswith("as asked")
-    assert asked.heard(0.89, 1.0, 0.0).startswith("missed")
-    assert asked.heard(0.89, 1.0, 0.5).startswith("missed")
-    assert asked.heard(1.0, 1.0, 0.61).startswith("missed")
-    rule = Rule(objects=3, labels=3, strict=True, expected=asked)
-    found = measured(pictured, rng, rule, 16)
-    assert found["hit_rate@4"].verdict.startswith("as asked")
-    assert found["hit_rate@3"].verdict is None
-    found = measured(failing_at({4: 0.5}), rng, rule, 16)
-    assert found["hit_rate@4"].verdict.startswith("missed")
-
-
-# Lists, images, batches
-
-
-def test_dots_and_sheets_are_of_the_first_samples(rng: torch.Generator):
+def test_places_and_sheets_are_of_the_first_samples(rng: torch.Generator):
     requests = requested({0: 9, 3: 9, 5: 9}, rng)
-    _, curves, images = length(requests, one_too_many, pixels_of, ONE, rng)
-    assert curves["length_objects"] == [0, 3, 5]
-    assert curves["length_trained_on"] == [3, 1]
-    assert len(curves["told@3"]) == len(curves["found@3"]) == 4
-    assert curves["told@0"] == [[]] * 4
-    corner = [round(0.5 / SIDE, 4)] * 2
-    for told, found, place in zip(
-        curves["told@3"], curves["found@3"], requests[3].place.tolist(), strict=False
+    requests[5].present[0, 2] = False
+    found = length(requests, one_too_many, pixels_of, ONE, rng)
+    assert found.arrays["requested@0"].shape == (4, 0, 2)
+    assert found.arrays["requested@3"].dtype == torch.float16
+    corner = [0.5 / SIDE] * 2
+    for here, there, place in zip(
+        found.arrays["requested@3"], found.arrays["detected@3"], requests[3].place, strict=False
     ):
-        assert told == [[pytest.approx(x, abs=1e-4), pytest.approx(y, abs=1e-4)] for x, y in place]
-        assert sorted(found) == sorted([*told, corner])
-    assert list(images) == ["objects3"]
-    assert torch.equal(images["objects3"], one_too_many(requests[3].condition, rng)[:8])
+        torch.testing.assert_close(here.float(), place, atol=3e-4, rtol=0)
+        torch.testing.assert_close(sorted(there.tolist()), sorted([*here.tolist(), corner]))
+    absent = found.arrays["requested@5"].isnan().all(dim=-1)
+    assert absent.nonzero().tolist() == [[0, 2]]
+    assert list(found.images) == ["objects3"]
+    assert torch.equal(found.images["objects3"], one_too_many(requests[3].condition, rng)[:8])
+    assert not found.curves
 
 
 def test_all_k_are_drawn_in_a_few_equal_batches_and_keep_apart(rng: torch.Generator):
@@ -449,7 +377,7 @@ def test_all_k_are_drawn_in_a_few_equal_batches_and_keep_apart(rng: torch.Genera
 
     requests = requested({3: 10, 1: 12, 2: 14}, rng)
     rule = Rule(objects=3, labels=3, strict=True, batch=16)
-    found, _, _ = length(requests, draw, pixels_of, rule, rng)
+    found = length(requests, draw, pixels_of, rule, rng).measurements
     assert sizes == [12, 12, 12]
     assert [found[f"success@{k}"].value for k in (1, 2, 3)] == [1, 1, 1]
     assert [found[f"success@{k}"].n for k in (1, 2, 3)] == [12, 14, 10]
@@ -480,8 +408,6 @@ def test_the_same_generator_gives_the_same_numbers():
     ("wrong", "complaint"),
     [
         (lambda: request_of(torch.zeros(1, 2, 2)), "2 samples or more; got 1"),
-        (lambda: Expectation(paper=3), "a paper's value has a grade"),
-        (lambda: Expectation(least=3, most=2), "least <= most; got 3 and 2"),
         (lambda: Rule(objects=1, labels=3, strict=True), "labels <= objects; got 3, 1"),
         (lambda: Rule(objects=1, labels=0, strict=True), "got 0, 1"),
         (lambda: Rule(objects=1, labels=1, strict=True, batch=0), "at least 1 image; got 0"),
@@ -493,4 +419,4 @@ def test_what_cannot_be_measured_is_refused(wrong: Callable, complaint: str):
 
 
 def test_the_rule_is_the_one_that_was_declared():
-    assert (module.SAMPLES, module.LEAST, module.TRAINED, module.HEARD) == (256, 0.5, 0.9, 0.4)
+    assert (module.SAMPLES, module.LEAST, module.SENSITIVITY) == (256, 0.5, (0.25, 0.75, 0.9))

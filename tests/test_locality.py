@@ -13,21 +13,21 @@ from recombine.measure.locality import (
     HIGH,
     OWN,
     RADIUS,
+    Ablations,
     Gauge,
-    Told,
-    heard,
+    at_places,
     locality,
     own_and_all,
     shared,
 )
 from recombine.models.gaussian import GaussianLaw
-from recombine.models.mixture import scene_law, told_nothing, told_one
+from recombine.models.mixture import marks_none, marks_one, scene_law
 
 SIDE, CELL, BATCH = 16, 4, 4
 CELLS = SIDE // CELL
 LEVELS = (0.5, 5.0, 20.0)
 AT = ((0, 0), (1, 2), (3, 1))
-"""Told cells, as row and column."""
+"""Requested cells, as row and column."""
 
 
 def sigmas(levels: tuple[float, ...] = LEVELS) -> Tensor:
@@ -35,7 +35,7 @@ def sigmas(levels: tuple[float, ...] = LEVELS) -> Tensor:
 
 
 def scene(levels: tuple[float, ...] = LEVELS) -> tuple[Tensor, Tensor]:
-    """Noisy images, and a condition that marks the told cells."""
+    """Noisy images, and a condition that marks the requested cells."""
     batch = BATCH * len(levels)
     x = torch.randn(batch, 2, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
     condition = torch.zeros(batch, CELLS, CELLS)
@@ -44,15 +44,15 @@ def scene(levels: tuple[float, ...] = LEVELS) -> tuple[Tensor, Tensor]:
     return x, condition
 
 
-def told(condition: Tensor, to: tuple[int, int] = (0, 3)) -> Told:
-    """The told places, and the condition without each, or with each moved to a free cell."""
+def ablated(condition: Tensor, to: tuple[int, int] = (0, 3)) -> Ablations:
+    """The requested places, and the condition without each, or with each moved to a free cell."""
     place = torch.tensor([[(column + 0.5) / CELLS, (row + 0.5) / CELLS] for row, column in AT])
     without = condition.repeat(len(AT), 1, 1, 1)
     for index, (row, column) in enumerate(AT):
         without[index, :, row, column] = 0
     moved = without.clone()
     moved[:, :, to[0], to[1]] = 1
-    return Told(place.expand(len(condition), -1, 2), without, moved)
+    return Ablations(place.expand(len(condition), -1, 2), without, moved)
 
 
 def spread_out(condition: Tensor) -> Tensor:
@@ -65,15 +65,15 @@ def perfect(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
     return x / (1 + sigma[:, None, None, None]) + spread_out(condition)
 
 
-def deaf(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
-    """Hears nothing, but for rounding."""
+def ignorant(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+    """Ignores its condition, but for rounding."""
     return (x + condition.sum(dim=(1, 2))[:, None, None, None]) - condition.sum(dim=(1, 2))[
         :, None, None, None
     ]
 
 
 def crosstalk(share: float):
-    """A cell hears each other told cell by so much of what it hears of its own."""
+    """A cell depends on each other one by so much of how it depends on its own."""
 
     def denoiser(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
         everywhere = condition.sum(dim=(1, 2))[:, None, None, None]
@@ -88,7 +88,7 @@ def values(found) -> dict[str, float]:
 
 def test_a_perfectly_local_denoiser_has_locality_one_and_no_leak():
     x, condition = scene()
-    found = values(locality(perfect, x, sigmas(), condition, told(condition)))
+    found = values(locality(perfect, x, sigmas(), condition, ablated(condition)))
     for level in ("", "@0.5", "@5", "@20"):
         assert found[f"conditional_locality{level}"] == pytest.approx(1)
         assert found[f"conditional_locality_moved{level}"] == pytest.approx(1)
@@ -99,11 +99,11 @@ def test_a_perfectly_local_denoiser_has_locality_one_and_no_leak():
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_conditional_locality_is_the_share_of_the_own_object(share: float):
     x, condition = scene()
-    found = locality(crosstalk(share), x, sigmas(), condition, told(condition))
+    found = locality(crosstalk(share), x, sigmas(), condition, ablated(condition))
     expected = 1 / (1 + (len(AT) - 1) * share)
     assert found.measurements["conditional_locality"].value == pytest.approx(expected, abs=1e-5)
     assert found.measurements["conditional_locality"].n == BATCH
-    # Moving keeps the count, which was all that the others heard.
+    # Moving keeps the count, and the other places depended on nothing else.
     assert ("conditional_locality_moved" in found.undefined) == (share == 1)
     if share < 1:
         assert found.measurements["conditional_locality_moved"].value == pytest.approx(1)
@@ -112,7 +112,7 @@ def test_conditional_locality_is_the_share_of_the_own_object(share: float):
 def test_the_leak_is_the_share_that_lands_far_away():
     x, condition = scene()
     share = 0.25
-    found = values(locality(crosstalk(share), x, sigmas(), condition, told(condition)))
+    found = values(locality(crosstalk(share), x, sigmas(), condition, ablated(condition)))
     near = round(RADIUS * SIDE)
     leaks = []
     for row, column in AT:
@@ -132,14 +132,14 @@ def test_the_leak_is_the_share_that_lands_far_away():
 
 def test_labelling_one_cell_of_a_scene_leaks_half_of_its_effect(rng: torch.Generator):
     """The law of Exp. 2: summed over other cells, the leak equals the own effect in size."""
-    law, samples = scene_law((1, 2, 3), told_one), 24
+    law, samples = scene_law((1, 2, 3), marks_one), 24
     cell = torch.randint(6, (samples,), generator=rng)
     condition = torch.eye(6, dtype=torch.float64)[cell]
     sigma = torch.full((samples,), 20.0, dtype=torch.float64)
     x = law.sample(condition, rng)
     x = x + 20 * torch.randn(x.shape, generator=rng, dtype=torch.float64)
     place = torch.stack([(cell % 3 + 0.5) / 3, (cell // 3 + 0.5) / 2], dim=-1)[:, None].double()
-    found = locality(law, x, sigma, condition, Told(place, torch.zeros_like(condition)[None]))
+    found = locality(law, x, sigma, condition, Ablations(place, torch.zeros_like(condition)[None]))
     assert found.measurements["leak"].value == pytest.approx(0.5, abs=0.01)
     # One object has no other to be mistaken for: nothing to call local.
     assert "conditional_locality" not in found.measurements
@@ -166,10 +166,10 @@ def test_a_law_may_be_local_in_pixels_and_not_in_conditions(beta: float, rng: to
     place = centre.double().expand(3, -1, 2)
     sigma = torch.full((3,), 6.0, dtype=torch.float64)
     x = law.sample(condition, rng) + 6 * torch.randn(3, 1, side, side, generator=rng).double()
-    found = values(locality(law, x, sigma, condition, Told(place, without), Gauge(lattice=0)))
+    found = values(locality(law, x, sigma, condition, Ablations(place, without), Gauge(lattice=0)))
     # Every block moves as its own condition moves it, by beta times that for the others.
     assert found["conditional_locality"] == pytest.approx(1 / (1 + (blocks - 1) * beta), abs=1e-9)
-    # A place in the middle of a block of 4 x 4 hears nothing from 3 pixels away.
+    # A place in the middle of a block of 4 x 4 does not depend on pixels 3 away.
     assert found["pixel_radius_95@6"] <= 2
     outside = torch.einsum(
         "bpq,pq->b", law.jacobian(x, sigma, condition).abs(), (which[:, None] != which).double()
@@ -179,32 +179,32 @@ def test_a_law_may_be_local_in_pixels_and_not_in_conditions(beta: float, rng: to
 
 def test_a_denoiser_that_ignores_its_condition_has_no_conditional_locality():
     x, condition = scene()
-    for denoiser in (deaf, lambda x, sigma, condition: x):
-        found = locality(denoiser, x, sigmas(), condition, told(condition))
+    for denoiser in (ignorant, lambda x, sigma, condition: x):
+        found = locality(denoiser, x, sigmas(), condition, ablated(condition))
         for name in ("conditional_locality", "conditional_locality_moved", "leak"):
             assert not any(each.startswith(name) for each in found.measurements)
-            assert "does not listen to its condition" in found.undefined[name]
+            assert "does not depend on its condition" in found.undefined[name]
         assert found.measurements["pixel_locality"].value == pytest.approx(1)
 
 
-def test_a_law_that_is_told_nothing_has_no_conditional_locality(rng: torch.Generator):
-    law = scene_law((1, 2, 3), told_nothing)
+def test_an_unconditional_law_has_no_conditional_locality(rng: torch.Generator):
+    law = scene_law((1, 2, 3), marks_none)
     condition = torch.ones(4, 6, dtype=torch.float64)
     without = condition - torch.eye(6, dtype=torch.float64)[:2, None]
     place = torch.tensor([[[0.1, 0.1], [0.5, 0.1]]], dtype=torch.float64).expand(4, -1, 2)
     sigma = torch.full((4,), 6.0, dtype=torch.float64)
-    found = locality(law, law.sample(condition, rng), sigma, condition, Told(place, without))
+    found = locality(law, law.sample(condition, rng), sigma, condition, Ablations(place, without))
     assert "conditional_locality" in found.undefined
     assert "pixel_locality" in found.measurements
 
 
 def test_a_share_is_undefined_where_there_is_next_to_nothing_to_share():
     def faint(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
-        loud = torch.where(sigma > 1, 1.0, 0.5 * FAINT)
-        return x + loud[:, None, None, None] * spread_out(condition)
+        strength = torch.where(sigma > 1, 1.0, 0.5 * FAINT)
+        return x + strength[:, None, None, None] * spread_out(condition)
 
     x, condition = scene()
-    found = locality(faint, x, sigmas(), condition, told(condition))
+    found = locality(faint, x, sigmas(), condition, ablated(condition))
     assert "conditional_locality@0.5" not in found.measurements
     assert "0.0005 of its maximum" in found.undefined["conditional_locality@0.5"]
     assert found.measurements["conditional_locality@5"].value == pytest.approx(1)
@@ -221,7 +221,7 @@ def test_high_noise_is_the_mean_over_its_levels_alone():
         return x + spread_out(condition) * (1 - share) + share * everywhere
 
     x, condition = scene(levels)
-    found = values(locality(mixed, x, sigmas(levels), condition, told(condition)))
+    found = values(locality(mixed, x, sigmas(levels), condition, ablated(condition)))
     each = {level: 1 / (1 + 2 * level / 100) for level in levels}
     for level in levels:
         assert found[f"conditional_locality@{level:g}"] == pytest.approx(each[level], abs=1e-5)
@@ -232,7 +232,7 @@ def test_high_noise_is_the_mean_over_its_levels_alone():
 
 def test_without_high_noise_no_level_stands_for_it():
     x, condition = scene((0.5,))
-    found = locality(perfect, x, sigmas((0.5,)), condition, told(condition))
+    found = locality(perfect, x, sigmas((0.5,)), condition, ablated(condition))
     assert "conditional_locality" not in found.measurements
     assert "from 5 to 20" in found.undefined["conditional_locality"]
     assert found.measurements["conditional_locality@0.5"].value == pytest.approx(1)
@@ -252,14 +252,14 @@ def test_pixel_locality_is_the_share_within_an_eighth_of_the_side():
     assert not any(name.startswith(("conditional", "leak")) for name in found)
 
 
-def test_the_told_places_and_a_lattice_are_looked_at():
+def test_the_requested_places_and_a_lattice_are_used():
     pixels = Gauge().pixels(2, 64, 32, torch.device("cpu"))
     assert pixels.shape == (2, 16, 2)
     assert pixels[0, :5].tolist() == [[8, 4], [8, 12], [8, 20], [8, 28], [24, 4]]
     assert Gauge(0).pixels(2, 64, 32, torch.device("cpu")).shape == (2, 0, 2)
 
     def corner(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
-        """Local everywhere but in the cell of the first told object."""
+        """Local everywhere but in the cell of the first requested object."""
         far = torch.zeros_like(x)
         far[:, :, :CELL, :CELL] = x[:, :, -CELL:, -CELL:]
         keep = torch.ones(SIDE, SIDE)
@@ -267,7 +267,7 @@ def test_the_told_places_and_a_lattice_are_looked_at():
         return x * keep + far
 
     x, condition = scene()
-    alone = values(locality(corner, x, sigmas(), condition, told(condition), Gauge(0)))
+    alone = values(locality(corner, x, sigmas(), condition, ablated(condition), Gauge(0)))
     assert alone["pixel_locality"] == pytest.approx(2 / 3)
 
 
@@ -276,7 +276,7 @@ def test_own_pixels_are_those_around_a_place(rng: torch.Generator):
     moves = torch.rand(2, 3, 4, 4, generator=rng)
     own = torch.zeros(3, 2, 4, 4, dtype=torch.bool)
     own[:, 0, 0, :2], own[:, 1, 2:, 3] = True, True
-    found = heard(moves, own)
+    found = at_places(moves, own)
     for image in range(3):
         for number in range(2):
             first = moves[number, image, 0, :2].mean()
@@ -306,16 +306,18 @@ def test_the_interval_of_a_share_holds_the_truth_as_often_as_it_says(rng: torch.
 def test_levels_may_come_in_any_order():
     x, condition = scene()
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1))
-    plain = locality(crosstalk(0.3), x, sigmas(), condition, told(condition))
+    plain = locality(crosstalk(0.3), x, sigmas(), condition, ablated(condition))
     mixed = locality(
-        crosstalk(0.3), x[order], sigmas()[order], condition[order], told(condition)[order]
+        crosstalk(0.3), x[order], sigmas()[order], condition[order], ablated(condition)[order]
     )
     for name, each in plain.measurements.items():
         assert mixed.measurements[name].value == pytest.approx(each.value, abs=1e-5)
 
 
-def test_what_is_told_in_some_images_keeps_their_order(rng: torch.Generator):
-    whole = Told(*(torch.rand(size, generator=rng) for size in ((5, 2, 2), (2, 5, 3), (2, 5, 3))))
+def test_the_ablations_of_some_images_keep_their_order(rng: torch.Generator):
+    whole = Ablations(
+        *(torch.rand(size, generator=rng) for size in ((5, 2, 2), (2, 5, 3), (2, 5, 3)))
+    )
     some = whole[torch.tensor([3, 1])]
     assert torch.equal(some.place, whole.place[[3, 1]])
     assert torch.equal(some.without, whole.without[:, [3, 1]])
@@ -324,7 +326,7 @@ def test_what_is_told_in_some_images_keeps_their_order(rng: torch.Generator):
 
 def test_bad_input_is_answered_in_one_clear_line():
     x, condition = scene()
-    good = told(condition)
+    good = ablated(condition)
     outside = replace(good, place=good.place + 1)
     with pytest.raises(ValueError, match="object 0 of image 0 is at .*outside the image"):
         locality(perfect, x, sigmas(), condition, outside)
@@ -332,7 +334,7 @@ def test_bad_input_is_answered_in_one_clear_line():
         locality(perfect, x, sigmas() * torch.nan, condition)
     with pytest.raises(ValueError, match=r"as many images; got \{0.5: 3, 5.0: 4, 20.0: 4\}"):
         locality(perfect, x[1:], sigmas()[1:], condition[1:])
-    with pytest.raises(ValueError, match="x holds 12 images; places are told of in 4"):
+    with pytest.raises(ValueError, match="x holds 12 images; places are of 4"):
         locality(perfect, x, sigmas(), condition, good[torch.arange(4)])
     with pytest.raises(ValueError, match=r"3 objects .* in 12 images, so `without` has the shape"):
         replace(good, without=good.without[:2])

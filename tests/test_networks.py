@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from recombine.denoiser import Preconditioned
 from recombine.models.blocks import Network, modulated, parameters_of, rms
 from recombine.models.dit import STUDY_DIT, DiT
-from recombine.models.entry import Channels, Rows, Tokens, Told, Vector, read
+from recombine.models.entry import Channels, FactorRows, NetworkCondition, Tokens, Vector, read
 from recombine.models.local import STUDY_LOCAL, Cells, Local, Places
 from recombine.models.masked import Masked
 from recombine.models.unet import LARGE_UNET, STUDY_UNET, UNet
@@ -27,7 +27,7 @@ LOCAL = Local(3, 12, cells=6, window=2, width=16, blocks=1, embedding=16)
 ENTRIES = [None, Vector(6), Channels(2), Tokens(3, 4)]
 NETWORKS: list[UNet | DiT | Local] = [
     *(replace(UNET, entry=entry) for entry in ENTRIES),
-    *(replace(DIT, entry=entry) for entry in (*ENTRIES, Rows(3, 2))),
+    *(replace(DIT, entry=entry) for entry in (*ENTRIES, FactorRows(3, 2))),
     *(replace(LOCAL, entry=entry) for entry in (None, Cells(), Places(4))),
 ]
 each_network = pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def told(entry: object, batch: int, rng: torch.Generator) -> Tensor:
             return torch.rand(batch, most, width, generator=rng).index_fill(
                 2, torch.tensor([width - 1]), 1
             )
-        case Rows(factors, features):
+        case FactorRows(factors, features):
             rows = torch.randn(batch, factors, features + 1, generator=rng)
             said = rows.index_fill(2, torch.tensor([features]), 1)
             said[0, :, -1] = 0
@@ -280,19 +280,25 @@ def test_an_image_of_the_wrong_size_is_named(declared):
     ("declare", "message"),
     [
         (lambda: Vector(0), r"width is at least 1; got Vector\(width=0, waves=0\)"),
-        (lambda: Tokens(1, 4), "a number to say and a flag; got width 1"),
+        (lambda: Tokens(1, 4), "a number and a flag at least; got width 1"),
         (lambda: replace(UNET, blocks=0), "blocks is at least 1"),
         (lambda: replace(UNET, multipliers=()), r"a positive multiplier; got \(\)"),
         (lambda: replace(UNET, multipliers=(1, 0)), r"a positive multiplier; got \(1, 0\)"),
         (lambda: replace(UNET, size=18), "18 pixels cannot be shrunk 4-fold"),
         (lambda: replace(UNET, attention=(16,)), r"some of the sides \(8, 4\); got \[16\]"),
         (lambda: replace(UNET, head=5), "16 channels cannot be cut into heads of 5"),
-        (lambda: replace(UNET, attention=(), entry=Tokens(3, 4)), "heard by attention"),
         (
-            lambda: replace(UNET, entry=Rows(3, 2)),
-            r"no tokens .* got Rows\(factors=3, features=2\)",
+            lambda: replace(UNET, attention=(), entry=Tokens(3, 4)),
+            "condition tokens need attention",
         ),
-        (lambda: Rows(0, 2), r"factors is at least 1; got Rows\(factors=0, features=2\)"),
+        (
+            lambda: replace(UNET, entry=FactorRows(3, 2)),
+            r"no tokens .* got FactorRows\(factors=3, features=2\)",
+        ),
+        (
+            lambda: FactorRows(0, 2),
+            r"factors is at least 1; got FactorRows\(factors=0, features=2\)",
+        ),
         (lambda: replace(DIT, patch=3), "a side of 8 has no whole patches of 3"),
         (lambda: replace(DIT, heads=3), "a multiple of 4 and of 3, the heads; got 16"),
         (lambda: replace(LOCAL, window=6), "reaches 0 to 5 cells to each side; got 6"),
@@ -323,8 +329,9 @@ def test_a_condition_takes_the_precision_of_the_image(kind: torch.dtype):
     x = torch.zeros(1, 1, 2, 2, dtype=torch.float64)
     for entry, shape in [(Vector(4), (1, 4)), (Channels(1), (1, 2, 2)), (Tokens(2, 2), (1, 2, 2))]:
         parts = read(entry, torch.ones(shape, dtype=kind), x)
-        values = [part for part in parts[:3] if part is not None]
-        assert [part.dtype for part in values] == [torch.float64]
+        values = parts.context.tokens if parts.context else parts.vector
+        values = parts.channels if values is None else values
+        assert values.dtype == torch.float64
 
 
 TOKEN_NETWORKS = [replace(UNET, entry=Tokens(3, 4)), replace(DIT, entry=Tokens(3, 4))]
@@ -362,7 +369,7 @@ def test_the_order_of_tokens_means_nothing(declared, rng: torch.Generator):
 
 
 def test_factors_are_told_apart_and_those_untold_say_nothing(rng: torch.Generator):
-    declared = replace(DIT, entry=Rows(3, 2))
+    declared = replace(DIT, entry=FactorRows(3, 2))
     network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
     plain = network(x, clock, condition)
     assert not torch.allclose(network(x, clock, condition.flip(1)), plain)
@@ -382,7 +389,7 @@ def test_factors_are_told_apart_and_those_untold_say_nothing(rng: torch.Generato
 
 def test_factors_stand_among_the_tokens_as_the_naive_network_has_them(rng: torch.Generator):
     """The blocks see factors and image in one row, and the answer is of the image's part."""
-    declared = replace(DIT, entry=Rows(3, 2))
+    declared = replace(DIT, entry=FactorRows(3, 2))
     network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
     patches = torch.nn.functional.pixel_unshuffle(x, 2).flatten(2).transpose(1, 2)
     row = torch.cat([network.factors(condition), network.inlet(patches) + network.where], dim=1)
@@ -401,9 +408,12 @@ def test_factors_stand_among_the_tokens_as_the_naive_network_has_them(rng: torch
 def test_a_condition_takes_one_form_only(rng: torch.Generator):
     x, said = torch.zeros(3, 1, 2, 2), [told(entry, 3, rng) for entry in ENTRIES]
     forms = [read(entry, each, x) for entry, each in zip(ENTRIES, said, strict=True)]
-    filled = [[name for name in Told._fields if getattr(form, name) is not None] for form in forms]
-    assert filled == [[], ["vector"], ["channels"], ["tokens", "present"]]
-    assert torch.equal(forms[3].tokens, said[3][..., :-1])
+    filled = [
+        [name for name in NetworkCondition._fields if getattr(form, name) is not None]
+        for form in forms
+    ]
+    assert filled == [[], ["vector"], ["channels"], ["context"]]
+    assert torch.equal(forms[3].context.tokens, said[3][..., :-1])
 
 
 def test_waves_tell_places_apart_and_zeros_still_say_nothing():
@@ -414,7 +424,7 @@ def test_waves_tell_places_apart_and_zeros_still_say_nothing():
     answer = network(x[:1].expand_as(x), clock, near)
     plain = perturbed(replace(declared, entry=Vector(3)))(x[:1].expand_as(x), clock, near)
     assert (answer[0] - answer[1]).abs().max() > 3 * (plain[0] - plain[1]).abs().max()
-    hears = network.embedding.told
+    hears = network.embedding.condition
     assert not hears(torch.zeros(1, 3)).any()
     assert hears.layer.in_features == 3 * (2 * 4 + 1)
 
@@ -425,8 +435,8 @@ def test_shifts_scales_and_gates_are_sums_over_what_is_told():
     told[1, 0], told[2, 1], told[3, :2] = 1, 1, 1
     dit = perturbed(replace(DIT, entry=Vector(9)))
     of_dit = dit.modulation(dit.embedding(torch.ones(4), told.flatten(1)))
-    masked = perturbed(Masked(side=2, features=2, width=16, layers=2, heads=2, steered=True))
-    for moves in (of_dit, torch.cat(masked.steering(told), dim=1)):
+    masked = perturbed(Masked(side=2, features=2, width=16, layers=2, heads=2, adaln=True))
+    for moves in (of_dit, torch.cat(masked.adaln(told), dim=1)):
         nothing, one, other, both = moves
         torch.testing.assert_close(both - nothing, (one - nothing) + (other - nothing))
         assert (one - nothing).abs().max() > 0.1

@@ -7,19 +7,20 @@ import torch
 from torch import Tensor
 
 from recombine.condition import (
-    Anywhere,
     Conditioner,
     EncodesPlaces,
     Grid,
     List,
+    ShuffledSlots,
     Slots,
-    everything,
-    everything_in_random_order,
-    nothing,
-    one_at_random,
+    all_objects,
+    all_objects_shuffled,
+    no_object,
+    one_object,
 )
+from recombine.render.camera import places
 from recombine.scene import PER_OBJECT, Scenes
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 
 WORLD = Clevr(size=64, objects=(0, 5), margin=False)
 ENCODERS = [Grid(), Grid(5), List(), List(5)]
@@ -78,37 +79,37 @@ def test_an_absent_object_says_nothing_even_if_it_is_nowhere(encode: EncodesPlac
 def test_an_object_outside_the_image_is_left_out(encode: EncodesPlaces, outside: tuple):
     place, present = torch.tensor([[[0.2, 0.3], list(outside)]]), torch.ones(1, 2, dtype=torch.bool)
     torch.testing.assert_close(encode.at(place, present), encode.at(place[:, :1], present[:, :1]))
-    assert encode.told(place, present)[1].tolist() == [[True, False]]
+    assert encode.requested(place, present)[1].tolist() == [[True, False]]
 
 
 def test_two_objects_in_one_cell_are_told_as_one():
     place = torch.tensor([[[0.01, 0.02], [0.9, 0.1], [0.03, 0.05], [0.04, 0.04]]])
     present = torch.tensor([[True, True, True, False]])
     assert Grid(4).at(place, present).sum() == 2
-    where, told = Grid(4).told(place, present)
+    where, told = Grid(4).requested(place, present)
     assert told.tolist() == [[True, True, False, False]]
     torch.testing.assert_close(where[0, :2], torch.tensor([[0.125, 0.125], [0.875, 0.125]]))
     # The first that is there speaks for the cell, not the first of all.
-    assert Grid(4).told(place, ~present)[1].tolist() == [[False, False, False, True]]
+    assert Grid(4).requested(place, ~present)[1].tolist() == [[False, False, False, True]]
 
 
 @pytest.mark.parametrize("encode", ENCODERS)
 def test_told_places_tell_the_same(encode: EncodesPlaces, scenes: Scenes):
     place, present = places(scenes)[0], scenes.present
-    again = encode.at(*encode.told(place, present))
+    again = encode.at(*encode.requested(place, present))
     torch.testing.assert_close(again.sum(dim=1), encode.at(place, present).sum(dim=1))
 
 
-@pytest.mark.parametrize("tell", [everything, everything_in_random_order])
+@pytest.mark.parametrize("tell", [all_objects, all_objects_shuffled])
 def test_what_is_told_has_a_place_within_a_cell_of_its_own(tell, scenes: Scenes):
     scenes = tell(scenes, torch.Generator().manual_seed(0))
     place = places(scenes)[0]
-    where, told = Grid().told(place, scenes.present)
+    where, told = Grid().requested(place, scenes.present)
     assert ((where - place).abs()[told] <= 0.5 / 16 + 1e-6).all()
 
 
 def test_a_random_order_keeps_every_object_whole(scenes: Scenes):
-    mixed = everything_in_random_order(scenes, torch.Generator().manual_seed(1))
+    mixed = all_objects_shuffled(scenes, torch.Generator().manual_seed(1))
     for number in range(len(scenes)):
         before, after = ({row(each, number, k) for k in range(5)} for each in (scenes, mixed))
         assert before == after
@@ -124,7 +125,7 @@ def row(scenes: Scenes, number: int, index: int) -> str:
 def test_every_object_is_first_equally_often(scenes: Scenes):
     one = WORLD.scenes(torch.arange(200), seed=0)
     one = one[one.present.sum(dim=1) == 3][:1][torch.zeros(3000, dtype=torch.int64)]
-    tell = Conditioner(everything_in_random_order, List())
+    tell = Conditioner(all_objects_shuffled, List())
     first = tell(one, torch.Generator().manual_seed(5))[:, 0, :2]
     for place in places(one)[0][0, :3]:
         share = (first == place).all(dim=1).float().mean()
@@ -134,9 +135,9 @@ def test_every_object_is_first_equally_often(scenes: Scenes):
 @pytest.mark.parametrize("encode", ENCODERS)
 def test_what_is_told_decides_what_is_written(encode: EncodesPlaces, scenes: Scenes):
     rng = torch.Generator().manual_seed(3)
-    silent = Conditioner(nothing, encode)(scenes, rng)
+    silent = Conditioner(no_object, encode)(scenes, rng)
     assert not silent.any()
-    one = Conditioner(one_at_random, encode)(scenes, rng)
+    one = Conditioner(one_object, encode)(scenes, rng)
     count = one.sum(dim=(1, 2)) if isinstance(encode, Grid) else one[..., 2].sum(dim=1)
     assert count.tolist() == scenes.present.any(dim=1).float().tolist()
 
@@ -153,7 +154,7 @@ def test_slots_keep_each_object_where_it_stands():
 def test_anywhere_fills_every_slot_equally_often_and_loses_nothing(scenes: Scenes):
     generator, filled = torch.Generator().manual_seed(0), torch.zeros(7)
     for _ in range(100):
-        entries = Slots(7)(Anywhere(7)(scenes, generator))
+        entries = Slots(7)(ShuffledSlots(7)(scenes, generator))
         filled += entries[..., 2].sum(dim=0)
         kept = [sorted(map(tuple, rows[rows[:, 2] > 0, :2].tolist())) for rows in entries]
         assert kept == [sorted(told) for told in told_places(scenes)]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,34 +16,46 @@ import torch
 from safetensors.torch import load_file
 
 from recombine import __main__ as command_line
-from recombine import checkpoint, run, session
-from recombine.commands.run import OVERRIDES, Options, chosen_seeds, chosen_variants, seeded
-from recombine.experiment import Budget, Plan
-from recombine.report.record import Record
+from recombine import checkpoint, run, studies, zoo
+from recombine.results import read
+from recombine.run import Kept, Plan, session, state
+from recombine.run.kept import place
+from recombine.run.lock import Lock, Locked
+from recombine.run.model import stream
 
 STEPS, SAVE_EVERY = 12, 5
+CELL = next(iter(studies.load("toy").cells))
 
 
 def toy(seed: int = 0, **changes: object) -> Plan:
-    """Return the toy experiment, short, with some of its budget changed."""
-    (plan,) = seeded("denoise_toy", "base", [seed], True, {"steps": STEPS, "ema": 0.5})
-    budget = replace(plan.experiment.budget, **changes)
-    return replace(plan, experiment=replace(plan.experiment, budget=budget))
+    """Return the toy study, short, with some of its budget or of the cell changed."""
+    overrides = {"steps": STEPS, "ema": 0.5}
+    cell_changes = {
+        name: changes.pop(name) for name in ("milestones", "measures") if name in changes
+    }
+    plan = run.planned("toy", studies.load("toy"), CELL, seed, True, {**overrides, **changes})
+    return replace(plan, declared=replace(plan.trained, **cell_changes))
 
 
 def settings(out: Path, watch: run.Watch = lambda step, loss: None) -> run.Settings:
     return run.Settings(out, SAVE_EVERY, watch=watch)
 
 
-def ran(out: Path, plan: Plan | None = None, **how: run.Watch) -> Record:
-    record = run.run(plan or toy(), run.machine(torch.device("cpu")), settings(out, **how))
-    assert record is not None
-    return record
+def ran(out: Path, plan: Plan | None = None, **how: run.Watch) -> Kept:
+    machine = run.machine(torch.device("cpu"))
+    (found,) = run.together([plan or toy()], machine, [settings(out, **how)])
+    assert found is not None
+    return found
+
+
+def curve(found: Kept, name: str) -> list[tuple[float, float]]:
+    (results,) = read(found.path)
+    return [(r.step, r.value) for r in results.rows if r.measurement == name and r.step is not None]
 
 
 def kept(out: Path) -> tuple[dict[str, torch.Tensor], str]:
     folder = toy().folder(out)
-    (newest, *_) = checkpoint.checkpoints(folder)
+    (newest, *_) = state.checkpoints(folder)
     return load_file(newest), (folder / "metrics.jsonl").read_text()
 
 
@@ -63,21 +75,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_tokenizer_that_is_not_shipped_is_missed_before_anything_is_trained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     """Also where it is the second of two runs that needs it."""
-    words = ["run", "objective:maskgit_small", "other_worlds:maskgit_celeba", "--tiny"]
+    monkeypatch.setattr(zoo, "FOLDER", tmp_path)
+    words = ["run", f"toy:{CELL}", "objectives:maskgit", "--tiny"]
     code, message = said([*words, "--out", str(tmp_path / "runs")], capsys)
     assert code == 2
-    assert message.startswith("recombine: zoo:tokenizer_vq_celeba is not one of ")
+    assert message.startswith("recombine: zoo:tokenizer_vq is not there")
     assert not (tmp_path / "runs").exists()
-
-
-def test_every_number_of_a_budget_can_be_given_on_the_command_line():
-    numbers = {each.name for each in fields(Budget) if each.type in (int, float)}
-    assert set(OVERRIDES) == numbers
-    options = {each.name for each in fields(Options)}
-    assert numbers <= options
 
 
 def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -86,18 +92,23 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str
 
 
 def test_a_run_leaves_what_the_design_promises(whole: Path):
-    folder = whole / "denoise_toy" / "base-tiny" / "seed0"
+    folder = whole / "toy" / f"{CELL}-tiny" / "seed0"
     names = {path.name for path in folder.iterdir()}
     weights = {"checkpoint-10.safetensors", "checkpoint-12.safetensors"}
-    assert names == {"experiment.json", "metrics.jsonl", "record.json"} | weights
+    kept_files = {"training.json", "metrics.jsonl", "results.csv", "measured.json", ".lock"}
+    assert names == kept_files | weights
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
-    described = json.loads((folder / "experiment.json").read_text())
-    assert described["experiment"]["budget"].startswith("Budget(steps=12, batch=8,")
-    record = Record.load(folder / "record.json")
-    assert "Clouds()" in record.experiment
-    assert record.command == "recombine run denoise_toy:base --tiny --steps 12 --ema 0.5 --seed 0"
-    assert record.curves["loss"][-1] == [STEPS, lines[-1]["loss"]]
+    described = json.loads((folder / "training.json").read_text())
+    assert described["training"]["budget"].startswith("Budget(steps=12, batch=8,")
+    assert described["training"]["world"] == "Clouds()"
+    (results,) = read(folder / "results.csv")
+    assert (
+        results.origin.command == f"recombine run toy:{CELL} --tiny --steps 12 --ema 0.5 --seed 0"
+    )
+    assert results.origin.levels == studies.load("toy").levels[CELL]
+    last = curve(Kept.of(results, folder / "results.csv"), "loss")[-1]
+    assert last == (STEPS, pytest.approx(lines[-1]["loss"], rel=1e-5))
 
 
 def test_the_first_losses_are_these(whole: Path):
@@ -111,16 +122,18 @@ def test_a_finished_run_is_not_run_again(whole: Path):
     def watch(step: int, loss: float) -> None:
         raise AssertionError(f"trained step {step} again")
 
-    assert ran(whole, watch=watch) == Record.load(toy().folder(whole) / "record.json")
+    before = (toy().folder(whole) / "results.csv").stat().st_mtime_ns
+    found = ran(whole, watch=watch)
+    assert found.path.stat().st_mtime_ns == before
 
 
-def test_new_questions_are_put_to_a_trained_model(tmp_path: Path):
+def test_other_measurements_are_made_of_a_trained_model(tmp_path: Path):
     first = ran(tmp_path)
-    plan = toy()
-    ask = replace(plan.experiment.asks[0], levels=(0.3,))
-    record = ran(tmp_path, replace(plan, experiment=replace(plan.experiment, asks=(ask,))))
-    assert "relative_error@0.3" in record.measurements
-    assert record.curves["loss"] == first.curves["loss"]
+    measure = replace(toy().trained.measures[0], levels=(0.3,))
+    found = ran(tmp_path, toy(measures=(measure,)))
+    assert "relative_error@0.3" in found.measurements
+    assert "relative_error@0.3" not in first.measurements
+    assert (toy().folder(tmp_path) / "metrics.jsonl").read_text() == kept(tmp_path)[1]
 
 
 def killed(out: Path, moment: str) -> None:
@@ -178,10 +191,10 @@ def test_a_killed_run_goes_on_to_the_same_bits(
 ):
     for moment in moments:
         assert apart(killed, tmp_path, moment) == -signal.SIGKILL
-        assert not (toy().folder(tmp_path) / "record.json").exists()
+        assert not (toy().folder(tmp_path) / "results.csv").exists()
     ran(tmp_path)
     assert_same(tmp_path, whole)
-    assert not list(toy().folder(tmp_path).glob(".*"))
+    assert not list(toy().folder(tmp_path).glob(".*.partial"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -208,7 +221,7 @@ def test_the_command_line_says_how_to_resume(
         return look(session, *words) or True
 
     monkeypatch.setattr(run.Session, "_look", interrupted)
-    words = ["run", "denoise_toy", "--tiny", "--device", "cpu", "--out", str(tmp_path)]
+    words = ["run", f"toy:{CELL}", "--tiny", "--device", "cpu", "--out", str(tmp_path)]
     code, message = said([*words, "--save-every", "7"], capsys)
     assert code == 130
     assert message.endswith("checkpoint-7.safetensors; the same command goes on from there")
@@ -226,7 +239,7 @@ def test_a_loss_beyond_return_stops_with_the_step_and_the_last_good_checkpoint(
     class Breaking:
         def __call__(self, *words, **named):
             calls.append(1)
-            loss = plan.experiment.objective(*words, **named)
+            loss = plan.trained.training.objective(*words, **named)
             return loss * factor if len(calls) >= bad else loss
 
     take = session.Step
@@ -243,13 +256,13 @@ def test_a_loss_may_start_below_zero(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     class Likelihood:
         def __call__(self, *words, **named):
-            return plan.experiment.objective(*words, **named) - 5
+            return plan.trained.training.objective(*words, **named) - 5
 
     take = session.Step
     monkeypatch.setattr(
         session, "Step", lambda weights, _, *rest: take(weights, Likelihood(), *rest)
     )
-    assert ran(tmp_path, plan).curves["loss"][0][1] < 0
+    assert curve(ran(tmp_path, plan), "loss")[0][1] < 0
 
 
 def test_broken_weights_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -263,7 +276,7 @@ def test_broken_weights_are_not_saved(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(run.Session, "_save", broken)
     with pytest.raises(run.Diverged, match=r"a weight is not finite at step 10; .*checkpoint-5"):
         ran(tmp_path)
-    assert len(checkpoint.checkpoints(toy().folder(tmp_path))) == 1
+    assert len(state.checkpoints(toy().folder(tmp_path))) == 1
 
 
 def test_a_full_disk_is_said_in_one_line(
@@ -277,30 +290,26 @@ def test_a_full_disk_is_said_in_one_line(
         write(path, content)
 
     monkeypatch.setattr(checkpoint, "write_bytes", full)
-    words = ["run", "denoise_toy", "--tiny", "--device", "cpu", "--out", str(tmp_path)]
+    words = ["run", f"toy:{CELL}", "--tiny", "--device", "cpu", "--out", str(tmp_path)]
     code, message = said([*words, "--save-every", "5"], capsys)
     assert code == 1
     assert message.endswith("checkpoint-10.safetensors cannot be written: No space left on device")
-    left = checkpoint.checkpoints(tmp_path / "denoise_toy" / "base-tiny" / "seed0")
+    left = state.checkpoints(tmp_path / "toy" / f"{CELL}-tiny" / "seed0")
     assert [path.stem for path in left] == ["checkpoint-5"]
 
 
-def test_another_experiment_is_refused_with_what_differs(whole: Path):
-    with pytest.raises(
-        ValueError, match=r"another experiment: it differs in budget; choose another"
-    ):
+def test_another_training_is_refused_with_what_differs(whole: Path):
+    with pytest.raises(ValueError, match=r"another training: it differs in budget; choose another"):
         ran(whole, toy(learning_rate=0.1))
 
 
-def test_a_checkpoint_of_another_experiment_is_refused(whole: Path, tmp_path: Path):
+def test_a_checkpoint_of_another_training_is_refused(whole: Path, tmp_path: Path):
     plan = toy(learning_rate=0.1)
     folder = plan.folder(tmp_path)
     folder.mkdir(parents=True)
-    stray = checkpoint.path_of(toy().folder(whole), STEPS)
+    stray = state.path_of(toy().folder(whole), STEPS)
     (folder / stray.name).write_bytes(stray.read_bytes())
-    with pytest.raises(
-        ValueError, match=r"checkpoint-12.safetensors belongs to another experiment"
-    ):
+    with pytest.raises(ValueError, match=r"checkpoint-12.safetensors belongs to another training"):
         ran(tmp_path, plan)
 
 
@@ -308,16 +317,16 @@ def test_a_damaged_checkpoint_names_the_one_before(
     tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str]
 ):
     ran(tmp_path)
-    (newest, older) = checkpoint.checkpoints(toy().folder(tmp_path))
+    newest, older = state.checkpoints(toy().folder(tmp_path))
     newest.write_bytes(newest.read_bytes()[:-3])
-    words = ["run", "denoise_toy", "--tiny", "--device", "cpu", "--out", str(tmp_path)]
+    words = ["run", f"toy:{CELL}", "--tiny", "--device", "cpu", "--out", str(tmp_path)]
     code, message = said([*words, "--steps", str(STEPS), "--ema", "0.5"], capsys)
     assert code == 2
     assert "not a whole checkpoint" in message
     assert message.endswith(f"remove it to go on from {older.name}")
     assert len(message.splitlines()) == 1
     newest.unlink()
-    (toy().folder(tmp_path) / "record.json").unlink()
+    (toy().folder(tmp_path) / "results.csv").unlink()
     ran(tmp_path)
     assert_same(tmp_path, whole)
 
@@ -332,9 +341,11 @@ def test_milestones_are_measured_when_reached_and_survive_a_restart(tmp_path: Pa
     with pytest.raises(run.Interrupted):
         ran(tmp_path / "stopped", plan, watch=watch)
     stopped, straight = ran(tmp_path / "stopped", plan), ran(tmp_path / "straight", plan)
-    assert stopped.curves == straight.curves
-    assert [step for step, _ in straight.curves["relative_error"]] == [4, 9]
-    values = [value for _, value in straight.curves["relative_error"]]
+    for name in ("loss", "relative_error"):
+        assert curve(stopped, name) == curve(straight, name)
+    points = curve(straight, "relative_error")
+    assert [step for step, _ in points] == [4, 9]
+    values = [value for _, value in points]
     assert len({*values, straight.measurements["relative_error"].value}) == 3
 
 
@@ -344,47 +355,48 @@ def test_milestones_change_no_weight(whole: Path, tmp_path: Path):
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
-def test_seeds_differ_in_start_and_data_and_every_one_has_its_record(
+def test_seeds_differ_in_start_and_data_and_every_one_has_its_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    words = ["run", "denoise_toy:base", "--tiny", "--seeds", "0-1", "--out", str(tmp_path)]
+    words = ["run", f"toy:{CELL}", "--tiny", "--seeds", "0-1", "--out", str(tmp_path)]
     assert command_line.main([*words, "--device", "cpu", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert [each["seed"] for each in printed["runs"]] == [0, 1]
     values = {each["measurements"]["relative_error"]["value"] for each in printed["runs"]}
     assert len(values) == 2
-    assert len(list(tmp_path.rglob("record.json"))) == 2
+    assert len(list(tmp_path.rglob("results.csv"))) == 2
     assert Path(printed["figures"][0]).read_text().startswith("<?xml")
 
 
 @pytest.mark.parametrize("named", ["folder", "checkpoint"])
-def test_measuring_again_gives_the_numbers_of_the_record(
+def test_measuring_again_gives_the_numbers_of_the_run(
     named: str, whole: Path, capsys: pytest.CaptureFixture[str]
 ):
     folder = toy().folder(whole)
-    subject = folder if named == "folder" else checkpoint.path_of(folder, STEPS)
+    subject = folder if named == "folder" else state.path_of(folder, STEPS)
     assert command_line.main(["measure", str(subject), "--device", "cpu", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)["measurements"]
-    record = Record.load(folder / "record.json")
-    assert {name: each["value"] for name, each in printed.items()} == {
-        name: each.value for name, each in record.measurements.items()
-    }
+    found = ran(whole).measurements
+    values = {name: each["value"] for name, each in printed.items()}
+    assert values.items() <= {name: each.value for name, each in found.items()}.items()
+    assert "relative_error" in values
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run"], "name an experiment to run"),
-        (["run", "denoise_tou"], "did you mean denoise_toy?"),
-        (["run", "denoise_toy:bas"], "variant 'bas' of denoise_toy is not one of base,"),
-        (["run", "denoise_toy", "--seeds", "2-0"], "seeds are numbers or ranges"),
-        (["run", "denoise_toy", "--seeds", "0", "--seed", "1"], "exclude each other"),
-        (["run", "denoise_toy", "--device", "cuda:99"], "cannot be used here"),
-        (["run", "denoise_toy", "--steps", "0"], "steps and batch are at least 1; got 0"),
-        (["run", "denoise_toy", "--steps", "many"], "expected a whole number, got 'many'"),
-        (["run", "denoise_toy", "--save-every", "0"], "saved every 1 step or more; got 0"),
-        (["measure", "nowhere"], "experiment 'nowhere' is not one of"),
-        (["measure", "denoise_toy"], "has no checkpoint"),
+        (["run"], "name a study to run"),
+        (["run", "tou"], "did you mean toy?"),
+        (["run", "toy:bas"], "cell 'bas' of toy is not one of "),
+        (["run", "toy", "--seeds", "2-0"], "2-0"),
+        (["run", "toy", "--seeds", "0", "--seed", "1"], "exclude each other"),
+        (["run", "toy", "--device", "cuda:99"], "cannot be used here"),
+        (["run", "toy", "--steps", "0"], "steps and batch are at least 1; got 0"),
+        (["run", "toy", "--steps", "many"], "'many'"),
+        (["run", "toy", "--stepz", "5"], "did you mean --steps?"),
+        (["run", "toy", "--save-every", "0"], "saved every 1 step or more; got 0"),
+        (["measure", "nowhere"], "study 'nowhere' is not one of"),
+        (["measure", "toy"], "has no checkpoint"),
         (["measure", "."], "has no checkpoint; expected the folder of a run"),
     ],
 )
@@ -403,17 +415,10 @@ def test_wrong_use_is_said_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_seeds_and_variants_are_read_as_written():
-    assert chosen_seeds("0-2") == [0, 1, 2]
-    assert chosen_seeds("5, 0-1,1") == [5, 0, 1]
-    assert chosen_variants("denoise_toy") == [("denoise_toy", "base")]
-    assert ("denoise_toy", "noise_prediction") in chosen_variants("denoise_toy:all")
-
-
 def test_every_seed_and_purpose_has_random_numbers_of_its_own():
     cpu = torch.device("cpu")
     firsts = [
-        torch.rand(1, generator=session._generator(seed, purpose, cpu)).item()
+        torch.rand(1, generator=stream(seed, purpose, cpu)).item()
         for seed in range(3)
         for purpose in range(3)
     ]
@@ -421,7 +426,7 @@ def test_every_seed_and_purpose_has_random_numbers_of_its_own():
 
 
 def test_a_batch_must_divide_among_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(run.Accelerator, "num_processes", 3)
+    monkeypatch.setattr(session.Accelerator, "num_processes", 3)
     with pytest.raises(ValueError, match="a batch of 8 is not 3 equal shares"):
         ran(tmp_path)
 
@@ -435,7 +440,7 @@ def test_a_batch_must_divide_among_processes(tmp_path: Path, monkeypatch: pytest
     ids=["torchrun", "accelerate launch"],
 )
 def test_two_processes_give_the_losses_of_one(launcher: list[str], whole: Path, tmp_path: Path):
-    words = ["-m", "recombine", "run", "denoise_toy", "--tiny", "--device", "cpu", "--ema", "0.5"]
+    words = ["-m", "recombine", "run", f"toy:{CELL}", "--tiny", "--device", "cpu", "--ema", "0.5"]
     done = subprocess.run(
         [sys.executable, "-m", *launcher, *words, "--steps", str(STEPS), "--out", str(tmp_path)],
         capture_output=True,
@@ -448,4 +453,76 @@ def test_two_processes_give_the_losses_of_one(launcher: list[str], whole: Path, 
         for out in (tmp_path, whole)
     )
     assert ours == pytest.approx(theirs, abs=1e-4)
-    assert len(list(tmp_path.rglob("record.json"))) == 1
+    assert len(list(tmp_path.rglob("results.csv"))) == 1
+
+
+def hold(
+    folder: Path,
+    held: "multiprocessing.synchronize.Event",
+    done: "multiprocessing.synchronize.Event",
+) -> None:
+    lock = Lock(folder)
+    lock.take()
+    held.set()
+    done.wait(60)
+
+
+def test_two_processes_do_not_write_into_one_folder(tmp_path: Path, whole: Path):
+    """Whoever comes second is refused in one line, and goes on when the first has ended."""
+    context = multiprocessing.get_context("spawn")
+    held, done = context.Event(), context.Event()
+    folder = toy().folder(tmp_path)
+    other = context.Process(target=hold, args=(folder, held, done))
+    other.start()
+    assert held.wait(60)
+    with pytest.raises(Locked, match=rf"in use by another process \(number {other.pid}\)"):
+        ran(tmp_path)
+    assert not list(folder.glob("*.json*"))
+    done.set()
+    other.join(60)
+    ran(tmp_path)
+    assert_same(tmp_path, whole)
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path: Path, apart: Callable[..., int]):
+    assert apart(killed, tmp_path, "step 3") == -signal.SIGKILL
+    lock = Lock(toy().folder(tmp_path))
+    lock.take()
+    lock.release()
+    lock.take()
+
+
+@pytest.mark.parametrize("change", ["deleted", "cut", "edited"])
+def test_metrics_that_were_changed_are_noticed_on_resume(change: str, tmp_path: Path):
+    def stop(step: int, loss: float) -> None:
+        if step == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(run.Interrupted):
+        ran(tmp_path, watch=stop)
+    path = toy().folder(tmp_path) / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    changed = {
+        "deleted": None,
+        "cut": lines[:4],
+        "edited": [lines[0].replace("1.2", "1.1"), *lines[1:]],
+    }[change]
+    path.unlink() if changed is None else path.write_text("".join(changed))
+    with pytest.raises(ValueError, match=r"metrics.jsonl was changed since the checkpoint"):
+        ran(tmp_path)
+    path.write_text("".join(lines))
+    ran(tmp_path)
+
+
+def test_cells_with_one_training_are_trained_once_and_measured_each(tmp_path: Path):
+    """Only how they are sampled differs: the second finds the weights of the first."""
+    length = studies.load("length")
+    plans = [
+        run.planned("length", length, key, 0, True, {"steps": 2, "batch": 2})
+        for key in ("grid_one-local-guided", "grid_one-local")
+    ]
+    first, second = (plan.folder(tmp_path) for plan in plans)
+    assert first == second
+    assert place(plans[0], first) != place(plans[1], second)
+    assert plans[0].trained.sampler != plans[1].trained.sampler
+    assert plans[0].facts == plans[1].facts

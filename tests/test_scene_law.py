@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.models.mixture import scene_law, subsets, told_everything, told_nothing, told_one
+from recombine.models.mixture import marks_all, marks_none, marks_one, scene_law, subsets
 
 CELLS = 6
 
@@ -28,7 +28,7 @@ def labelled_scenes(sigma: float, count: int, rng: torch.Generator) -> tuple[Ten
 
 def test_told_everything_cells_do_not_listen_to_each_other(rng: torch.Generator):
     """T5 of the fact sheet, law of experiment 1."""
-    law = scene_law((CELLS,), told_everything)
+    law = scene_law((CELLS,), marks_all)
     for sigma in (0.3, 1.0, 3.0):
         x, level, _, present = labelled_scenes(sigma, 50, rng)
         jacobian = law.jacobian(x, level, present)
@@ -41,7 +41,7 @@ def test_told_everything_cells_do_not_listen_to_each_other(rng: torch.Generator)
 )
 def test_told_one_object_cells_listen_to_each_other(sigma, mean, slack, largest, rng):
     """T5 of the fact sheet, law of experiment 2: largest off-diagonal over largest diagonal."""
-    law = scene_law((CELLS,), told_one)
+    law = scene_law((CELLS,), marks_one)
     x, level, told, _ = labelled_scenes(sigma, 4_000, rng)
     eye = torch.eye(CELLS, dtype=torch.float64)
     of_score = ((law.jacobian(x, level, told) - eye) / sigma**2).abs()
@@ -57,7 +57,7 @@ def test_told_one_object_cells_listen_to_each_other(sigma, mean, slack, largest,
 )
 def test_telling_of_one_object_is_heard_in_every_cell(sigma, ratio, slack, rng):
     """T5b of the fact sheet: change of the score elsewhere, relative to the told cell."""
-    law = scene_law((CELLS,), told_one)
+    law = scene_law((CELLS,), marks_one)
     x, level, told, _ = labelled_scenes(sigma, 4_000, rng)
     change = (law.score(x, level, told) - law.score(x, level, torch.zeros_like(told))).abs()
     here = (change * told).sum(dim=1).mean()
@@ -68,7 +68,7 @@ def test_telling_of_one_object_is_heard_in_every_cell(sigma, ratio, slack, rng):
 @pytest.mark.parametrize("cells", [6, 16])
 def test_being_told_of_one_object_speaks_against_all_others(cells: int):
     """Section 5.1 item 8 of the fact sheet: the leak per other cell is -1 / (cells - 1)."""
-    law = scene_law((cells,), told_one)
+    law = scene_law((cells,), marks_one)
     told = torch.eye(cells, dtype=torch.float64)[:2]
     told[1] = 0
     weight = law.log_weight(told).softmax(dim=1)
@@ -88,7 +88,7 @@ def test_scene_weights_agree_with_counting():
         for scene in scenes:
             for cell in scene:
                 chance[cell, scene] = 1 / 3 / len(scenes) / count
-    law = scene_law((2, 2), told_one)
+    law = scene_law((2, 2), marks_one)
     weight = law.log_weight(torch.eye(4)).softmax(dim=1)
     for row, present in enumerate(subsets(4)):
         scene = tuple(present.nonzero().flatten().tolist())
@@ -102,7 +102,7 @@ def test_what_is_told_decides_the_scene_as_far_as_it_can():
     told = torch.tensor([[0, 1, 0, 1, 0, 0], [0] * 6])
     everything, nothing = (
         scene_law((CELLS,), telling).log_weight(told).softmax(dim=1)
-        for telling in (told_everything, told_nothing)
+        for telling in (marks_all, marks_none)
     )
     assert everything[0].max() == 1
     assert subsets(CELLS)[everything[0].argmax()].int().tolist() == told[0].tolist()
@@ -117,7 +117,7 @@ def test_counts_choose_the_scenes():
 
 
 def test_a_scene_is_bright_where_objects_are(rng: torch.Generator):
-    law = scene_law((1, 2, 3), told_everything, noise=0.1)
+    law = scene_law((1, 2, 3), marks_all, noise=0.1)
     told = torch.tensor([[[0.0, 1, 0], [0, 0, 1]]]).expand(4000, 2, 3)
     samples = law.sample(told, rng)
     assert samples.shape == (4000, 1, 2, 3)
@@ -126,7 +126,7 @@ def test_a_scene_is_bright_where_objects_are(rng: torch.Generator):
 
 
 def test_the_posterior_names_the_component():
-    law = scene_law((CELLS,), told_nothing)
+    law = scene_law((CELLS,), marks_none)
     means = law.mean(torch.zeros(1, CELLS))[0]
     posterior = law.posterior(means, torch.full((41,), 0.1).double(), torch.zeros(41, CELLS))
     assert (posterior.diagonal() > 0.999).all()
@@ -134,18 +134,18 @@ def test_the_posterior_names_the_component():
 
 def test_impossible_conditions_are_named():
     x, sigma = torch.zeros(1, CELLS), torch.ones(1)
-    with pytest.raises(ValueError, match=r"never tells of objects in the cells \[0, 1, 2, 3\]"):
-        scene_law((CELLS,), told_everything)(x, sigma, torch.tensor([[1, 1, 1, 1, 0, 0]]))
-    with pytest.raises(ValueError, match=r"never tells of objects in the cells \[2, 5\]"):
-        scene_law((CELLS,), told_one)(x, sigma, torch.tensor([[0, 0, 1, 0, 0, 1]]))
+    with pytest.raises(ValueError, match=r"never marks objects in the cells \[0, 1, 2, 3\]"):
+        scene_law((CELLS,), marks_all)(x, sigma, torch.tensor([[1, 1, 1, 1, 0, 0]]))
+    with pytest.raises(ValueError, match=r"never marks objects in the cells \[2, 5\]"):
+        scene_law((CELLS,), marks_one)(x, sigma, torch.tensor([[0, 0, 1, 0, 0, 1]]))
     with pytest.raises(ValueError, match="marks 6 cells; got 5"):
-        scene_law((CELLS,), told_one)(x, sigma, torch.ones(1, 5))
+        scene_law((CELLS,), marks_one)(x, sigma, torch.ones(1, 5))
 
 
 def test_impossible_scenes_are_named():
     with pytest.raises(ValueError, match="scenes of 2 cells cannot hold"):
         subsets(2)
     with pytest.raises(ValueError, match="the noise of a cell is positive; got 0"):
-        scene_law((4,), told_one, noise=0.0)
+        scene_law((4,), marks_one, noise=0.0)
     with pytest.raises(ValueError, match="2796416 scenes: too many to list"):
-        scene_law((16, 16), told_one)
+        scene_law((16, 16), marks_one)

@@ -6,8 +6,7 @@ import torch
 from recombine.render import raycast
 from recombine.render.camera import look_at
 from recombine.render.stage import Stage
-from recombine.split import SHAPES3D_240
-from recombine.worlds.shapes3d import ORIENTATIONS, Shapes3D, eyes, hue_colours, stage
+from recombine.worlds.shapes3d import ORIENTATIONS, SHAPES3D_240, Shapes3D, eyes, hue_colours, stage
 
 WORLD = Shapes3D(size=32)
 

@@ -9,9 +9,8 @@ import torch
 
 from dataset_files import images_3d, labels_3d, named, write_shapes3d
 from recombine.scene import Scenes, compositions
-from recombine.split import SHAPES3D_240
 from recombine.worlds.files.shapes3d_h5 import COLUMNS, Shapes3DFile
-from recombine.worlds.shapes3d import Shapes3D, hue_colours
+from recombine.worlds.shapes3d import SHAPES3D_240, Shapes3D, hue_colours
 
 
 @pytest.mark.parametrize("chunks", [None, (4, 64, 64, 3), (5, 4, 4, 1)])
@@ -178,5 +177,5 @@ def test_without_h5py_the_line_says_how_to_get_it(tmp_path: Path, monkeypatch):
 
 def test_a_composition_the_file_does_not_hold_is_refused(tmp_path: Path):
     path = write_shapes3d(tmp_path / "a.h5")
-    with pytest.raises(ValueError, match="no image has an asked composition"):
+    with pytest.raises(ValueError, match="no image is of a wanted composition"):
         len(Shapes3DFile(path, among=(("red", "sphere", "scale7"),)))

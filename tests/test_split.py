@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recombine.render.raster import CIRCLE, flat_scenes
 from recombine.scene import (
     PER_OBJECT,
-    Composition,
+    Concepts,
     Factor,
     Scenes,
     compositions,
@@ -18,13 +18,9 @@ from recombine.scene import (
     concept_rows,
 )
 from recombine.split import (
-    BINARY,
-    CELEBA,
-    CIRCLES,
     COUNT_1,
     COUNT_1_3,
     COUNT_1_5,
-    SHAPES3D_240,
     CountSplit,
     Split,
     at_most_one,
@@ -32,8 +28,10 @@ from recombine.split import (
     level,
     levels,
 )
-from recombine.worlds.circles import Circles
-from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.circles import CIRCLES, Circles
+from recombine.worlds.files.celeba import CELEBA
+from recombine.worlds.shapes2d import BINARY, Shapes2D
+from recombine.worlds.shapes3d import SHAPES3D_240
 
 NAMED = pytest.mark.parametrize(
     "split", [BINARY, CELEBA, CIRCLES, SHAPES3D_240], ids=lambda split: split.name
@@ -45,12 +43,12 @@ class Batch:
     scenes: Scenes
 
 
-def digits(composition: Composition, split: Split) -> str:
+def digits(composition: Concepts, split: Split) -> str:
     row = zip(split.factors, composition, strict=True)
     return "".join(str(factor.index(concept)) for factor, concept in row)
 
 
-def apart(split: Split, which: Sequence[Composition]) -> Scenes:
+def apart(split: Split, which: Sequence[Concepts]) -> Scenes:
     """Return scenes of one object each, one for each composition."""
     rows = torch.cat([concept_rows(split.factors, [one]) for one in which])
     batch = len(rows)
@@ -64,7 +62,7 @@ def apart(split: Split, which: Sequence[Composition]) -> Scenes:
     )
 
 
-def of(split: Split, *which: Composition) -> Scenes:
+def of(split: Split, *which: Concepts) -> Scenes:
     """Return one scene with an object of each composition."""
     scenes = apart(split, which)
     joined = {name: getattr(scenes, name).transpose(0, 1) for name in PER_OBJECT}

@@ -10,10 +10,10 @@ import torch
 
 from dataset_files import write_celeba, write_clevr, write_shapes3d
 from recombine.data import Batch, Source, Stream
-from recombine.split import CELEBA, CountSplit, leaks
+from recombine.split import CountSplit, leaks
 from recombine.worlds.circles import Circles
 from recombine.worlds.clevr import Clevr
-from recombine.worlds.files.celeba import CelebA
+from recombine.worlds.files.celeba import CELEBA, CelebA
 from recombine.worlds.files.clevr_v1 import ClevrV1
 from recombine.worlds.files.shapes3d_h5 import Shapes3DFile
 from recombine.worlds.shapes2d import Shapes2D

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-
 from recombine.compute import unwatched
 from recombine.experiments import swing_by
 from recombine.experiments.swing_by import SwingBy, base, negated, wide
+from recombine.report.record import Record
+
 from recombine.figures.swing_by import STAGES, draw
 from recombine.linear import analysis, symmetric
 from recombine.linear.sim import Sim
-from recombine.report.record import Record
 
 
 def losses(w: torch.Tensor, task: Sim) -> torch.Tensor:

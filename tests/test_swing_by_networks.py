@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-
 from recombine.compute import unwatched
 from recombine.experiments import swing_by_networks, swing_by_phase_diagram
 from recombine.experiments.swing_by_networks import Descent
 from recombine.experiments.swing_by_phase_diagram import CELL, PhaseDiagram
+from recombine.report.record import Record
+
 from recombine.figures import swing_by_networks as networks_figure
 from recombine.figures import swing_by_phase_diagram as diagram_figure
 from recombine.linear import analysis, symmetric
 from recombine.measurement import Measurement
-from recombine.report.record import Record
 
 SMALL = Descent(
     "?", seeds=6, dimensions=32, epochs=20, points=800, batch=128, learning_rate=0.4, origin=False

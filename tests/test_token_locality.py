@@ -1,4 +1,4 @@
-"""Hand-made predictors of which it is known what they listen to."""
+"""Hand-made predictors of which it is known what they depend on."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ from recombine.measure.token_locality import (
     token_influence,
     token_locality,
 )
-from recombine.models.heads import Codes, DiffusionHead, Gaussian, Mixed, Mixture
+from recombine.models.heads import DiffusionHead, GaussianMixture, LogitHead, MixtureHead
 from recombine.models.masked import Masked
 
 SIDE = 4
 CELLS = SIDE**2
 
 
-class Said(NamedTuple):
+class Predicted(NamedTuple):
     output: object
 
 
@@ -46,19 +46,19 @@ def visible(tokens: Tensor, hidden: Tensor) -> Tensor:
 def smoothed(kernel: Tensor):
     """A predictor whose vector at a token is a weighed sum of the visible ones around it."""
 
-    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Said:
+    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
         weights = kernel.to(tokens)[None, None].expand(tokens.shape[1], 1, *kernel.shape)
         seen = visible(tokens, hidden)
         out = F.conv2d(seen, weights, padding=kernel.shape[0] // 2, groups=tokens.shape[1])
-        return Said(out.movedim(1, -1))
+        return Predicted(out.movedim(1, -1))
 
     return predictor
 
 
-def everywhere(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Said:
+def everywhere(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
     """The mean over all tokens, at each of them."""
     mean = visible(tokens, hidden).mean(dim=(2, 3))
-    return Said(mean[:, None, None].expand(-1, SIDE, SIDE, -1))
+    return Predicted(mean[:, None, None].expand(-1, SIDE, SIDE, -1))
 
 
 def latents(rng: torch.Generator, batch: int = 3, latent: int = 2) -> tuple[Tensor, Tensor]:
@@ -66,14 +66,14 @@ def latents(rng: torch.Generator, batch: int = 3, latent: int = 2) -> tuple[Tens
     return both[0], both[1]
 
 
-def untold(batch: int = 3) -> Tensor:
+def unconditional(batch: int = 3) -> Tensor:
     return torch.zeros(batch, 1, 1, dtype=torch.float64)
 
 
 def test_the_influence_on_a_weighed_sum_is_the_weight_times_the_change(rng):
     kernel = torch.arange(1.0, 10).view(3, 3).double()
     (tokens, other), hidden = latents(rng), half(rng)
-    found = token_influence(smoothed(kernel), tokens, hidden, untold(), other)
+    found = token_influence(smoothed(kernel), tokens, hidden, unconditional(), other)
     expected = torch.zeros(3, CELLS, CELLS, dtype=torch.float64)
     for image in range(3):
         for changed, a in enumerate(cells()):
@@ -90,7 +90,7 @@ def test_the_influence_on_a_weighed_sum_is_the_weight_times_the_change(rng):
 def test_a_model_that_hears_only_neighbours_is_local_from_its_own_reach_on(rng, reach):
     kernel = torch.ones(2 * reach + 1, 2 * reach + 1)
     (tokens, other), hidden = latents(rng), half(rng)
-    influence = token_influence(smoothed(kernel), tokens, hidden, untold(), other)
+    influence = token_influence(smoothed(kernel), tokens, hidden, unconditional(), other)
     found = token_locality(influence, reach)
     assert (found.value, found.low, found.high, found.n) == (1, 1, 1, 3)
     if reach == 2:
@@ -103,8 +103,8 @@ def test_of_a_mean_over_all_tokens_the_share_of_near_cells_is_counted(rng, at, r
     tokens = torch.zeros(2, 1, SIDE, SIDE, dtype=torch.float64)
     hidden = torch.zeros(2, SIDE, SIDE, dtype=torch.bool)
     hidden[:, at[0], at[1]] = True
-    asked = (everywhere, tokens, hidden, untold(2), tokens + 1)
-    influence = token_influence(*asked)
+    call = (everywhere, tokens, hidden, unconditional(2), tokens + 1)
+    influence = token_influence(*call)
     near = sum(0 < away(at, each) <= radius for each in cells())
     assert token_locality(influence, radius).value == pytest.approx(near / (CELLS - 1))
     even = token_locality(even_influence(tokens, hidden, tokens + 1), radius)
@@ -135,18 +135,18 @@ def test_even_influence_is_of_visible_tokens_that_differ_on_hidden_ones():
 
 
 def test_codes_move_by_total_variation():
-    """The law at the hidden token is (p, 1 - p), p by the one visible token that is heard."""
+    """The law at the hidden token is (p, 1 - p), p by the one visible token that it depends on."""
     chances = torch.tensor([0.2, 0.9, 0.5], dtype=torch.float64)
 
-    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Said:
+    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
         p = chances[tokens[:, 0, 1]]
         logits = torch.stack([p, 1 - p], dim=-1).log() + 5
-        return Said(logits[:, None, None].expand(-1, 2, 2, -1))
+        return Predicted(logits[:, None, None].expand(-1, 2, 2, -1))
 
     tokens = torch.tensor([[[2, 0], [0, 0]], [[0, 1], [1, 1]]])
     other = torch.tensor([[[1, 1], [1, 1]], [[2, 2], [2, 2]]])
     hidden = torch.tensor([[[True, False], [False, False]], [[True, False], [True, False]]])
-    found = token_influence(predictor, tokens, hidden, untold(2), other)
+    found = token_influence(predictor, tokens, hidden, unconditional(2), other)
     expected = torch.zeros(2, 4, 4, dtype=torch.float64)
     expected[0, 1, 0] = 0.7
     expected[1, 1, 0] = expected[1, 1, 2] = 0.4
@@ -154,107 +154,105 @@ def test_codes_move_by_total_variation():
 
 
 def test_laws_that_do_not_meet_are_1_apart():
-    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Said:
+    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
         logits = 1e4 * F.one_hot(tokens[:, 0, 0], 3).double()
-        return Said(logits[:, None, None].expand(-1, 2, 2, -1))
+        return Predicted(logits[:, None, None].expand(-1, 2, 2, -1))
 
     tokens, hidden = torch.zeros(1, 2, 2, dtype=torch.long), torch.ones(1, 2, 2).bool()
     hidden[0, 0, 0] = False
-    found = token_influence(predictor, tokens, hidden, untold(1), tokens + 2)
+    found = token_influence(predictor, tokens, hidden, unconditional(1), tokens + 2)
     assert found[0, 0].tolist() == [0, 1, 1, 1]
     assert found[0, 1:].eq(0).all()
 
 
 def test_a_mixture_moves_by_its_mean():
-    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Said:
+    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
         """Two Gaussians, of the weights 1/4 and 3/4; the second follows the first token."""
         shape = (len(tokens), 2, 2, 2)
         weights = torch.tensor([0.25, 0.75], dtype=torch.float64).log().expand(shape)
         means = torch.zeros(*shape, 2, dtype=torch.float64)
         means[..., 1, :] = tokens[:, :, 0, 0][:, None, None]
-        return Said(Mixed(weights, means, torch.zeros_like(means)))
+        return Predicted(GaussianMixture(weights, means, torch.zeros_like(means)))
 
     tokens = torch.zeros(1, 2, 2, 2, dtype=torch.float64)
     other = torch.tensor([3.0, 4]).double()[None, :, None, None].expand_as(tokens)
     hidden = torch.ones(1, 2, 2).bool()
     hidden[0, 0, 0] = False
-    found = token_influence(predictor, tokens, hidden, untold(1), other)
+    found = token_influence(predictor, tokens, hidden, unconditional(1), other)
     assert found[0, 0].tolist() == pytest.approx([0, 3.75, 3.75, 3.75])
 
 
 def test_the_condition_and_the_mask_of_each_image_stay_its_own(rng):
-    """The answer is the image's own number, told, times the first visible token."""
+    """The prediction is the condition, a number, times the first visible token."""
 
-    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Said:
+    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
         seen = visible(tokens, hidden).flatten(2)
         first = seen.gather(2, hidden.flatten(1).byte().argmin(dim=1)[:, None, None])
-        return Said((condition * first)[:, None].expand(-1, SIDE, SIDE, 1))
+        return Predicted((condition * first)[:, None].expand(-1, SIDE, SIDE, 1))
 
     tokens = torch.ones(5, 1, SIDE, SIDE, dtype=torch.float64)
-    hidden, told = half(rng, 5), torch.arange(1.0, 6).double()[:, None, None]
-    found = token_influence(predictor, tokens, hidden, told, tokens + 1, chunk=3)
+    hidden, condition = half(rng, 5), torch.arange(1.0, 6).double()[:, None, None]
+    found = token_influence(predictor, tokens, hidden, condition, tokens + 1, chunk=3)
     for image in range(5):
         first = int((~hidden[image]).flatten().nonzero()[0])
         assert found[image, first][hidden[image].flatten()].tolist() == [image + 1] * 8
         assert found[image].sum() == 8 * (image + 1)
 
 
-@pytest.mark.parametrize(
-    "head", [Codes(6), Mixture(2, 3), Gaussian(2), DiffusionHead(2, 1, 8)], ids=str
-)
-def test_networks_are_asked_in_chunks_of_any_size_to_the_same_end(rng, head):
+@pytest.mark.parametrize("head", [LogitHead(6), MixtureHead(2, 3), DiffusionHead(2, 1, 8)], ids=str)
+def test_chunks_of_any_size_give_the_same_numbers(rng, head):
     net = (
         Masked(SIDE, 3, 2, head, width=8, layers=2, heads=2).build().double().requires_grad_(False)
     )
     for weight in net.parameters():
         weight.copy_(torch.randn(weight.shape, generator=rng))
     tokens, other = latents(rng)
-    if isinstance(head, Codes):
+    if isinstance(head, LogitHead):
         tokens, other = torch.randint(6, (2, 3, SIDE, SIDE), generator=rng)
-    hidden, told = half(rng), torch.ones(3, 3, 3, dtype=torch.float64)
+    hidden, condition = half(rng), torch.ones(3, 3, 3, dtype=torch.float64)
     sizes: list[int] = []
 
-    def counted(*asked: Tensor):
-        sizes.append(len(asked[0]))
-        return net(*asked)
+    def counted(*call: Tensor):
+        sizes.append(len(call[0]))
+        return net(*call)
 
-    found = token_influence(counted, tokens, hidden, told, other, chunk=5)
+    found = token_influence(counted, tokens, hidden, condition, other, chunk=5)
     assert max(sizes) == 5
     assert sum(sizes) == 3 + 24
-    whole = token_influence(net, tokens, hidden, told, other)
+    whole = token_influence(net, tokens, hidden, condition, other)
     torch.testing.assert_close(found, whole)
     differs = even_influence(tokens, hidden, other) > 0
     assert torch.equal(found > 0, differs)
     assert not found.requires_grad
-    if isinstance(head, Codes):
+    if isinstance(head, LogitHead):
         assert found.max() < 1
-    rows = told.repeat(2, 1, 1, 1)
+    rows = condition.repeat(2, 1, 1, 1)
     rows[0, :, 0], rows[1, :, 2] = 2, 3
-    parts = factor_interaction(net, tokens, hidden, told, *rows, chunk=2)
-    torch.testing.assert_close(parts, factor_interaction(net, tokens, hidden, told, *rows))
+    parts = factor_interaction(net, tokens, hidden, condition, *rows, chunk=2)
+    torch.testing.assert_close(parts, factor_interaction(net, tokens, hidden, condition, *rows))
     assert parts.min() > 0.01
 
 
-def heard_faintly(scale: float, ids: bool, rng: torch.Generator) -> bool:
-    """Whether a mean over all tokens is heard that moves (0, 0), or (300, 400), by so little."""
+def moved_faintly(scale: float, ids: bool, rng: torch.Generator) -> bool:
+    """Whether a mean over all tokens counts that moves (0, 0), or (300, 400), by so little."""
 
-    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Said:
+    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
         mean = tokens.double().flatten(1).mean(dim=1)
         away = torch.stack([scale * mean, 0 * mean], dim=-1)
         out = away if ids else away + torch.tensor([300.0, 400]).double()
-        return Said(out[:, None, None].expand(-1, SIDE, SIDE, 2))
+        return Predicted(out[:, None, None].expand(-1, SIDE, SIDE, 2))
 
     tokens, other = latents(rng)
     if ids:
         tokens, other = (tokens[:, 0] > 0).long(), (other[:, 0] > 0).long()
-    return bool(token_influence(predictor, tokens, half(rng), untold(), other).any())
+    return bool(token_influence(predictor, tokens, half(rng), unconditional(), other).any())
 
 
 @pytest.mark.parametrize(("ids", "faint"), [(True, 10), (False, 1e4)])
 def test_what_may_be_rounding_is_no_influence(rng, ids, faint):
     digit = torch.finfo(torch.float64).eps
-    assert not heard_faintly(faint * digit, ids, rng)
-    assert heard_faintly(1e5 * faint * digit, ids, rng)
+    assert not moved_faintly(faint * digit, ids, rng)
+    assert moved_faintly(1e5 * faint * digit, ids, rng)
 
 
 def test_without_influence_there_is_no_locality():
@@ -272,7 +270,7 @@ def test_an_image_all_visible_or_all_hidden_has_no_influence(rng):
     tokens, other = latents(rng, 2)
     hidden = torch.zeros(2, SIDE, SIDE, dtype=torch.bool)
     hidden[1] = True
-    found = token_influence(everywhere, tokens, hidden, untold(2), other)
+    found = token_influence(everywhere, tokens, hidden, unconditional(2), other)
     assert found.eq(0).all()
 
 
@@ -293,11 +291,11 @@ def law(weights: dict[str, float], codes: int = 3):
     """Log-probabilities from the signs a, b, c of three factors, other at each code and token."""
     steps = torch.randn(4, SIDE, SIDE, codes, generator=torch.Generator().manual_seed(3)).double()
 
-    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Said:
+    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
         a, b, c = condition[..., 0].T[:, :, None, None, None]
         terms = {"a": a, "b": b, "ab": a * b, "c": c, "one": torch.ones_like(a)}
         parts = [weights[name] * terms[name] * steps[at] for at, name in enumerate(weights)]
-        return Said(sum(parts).log_softmax(-1))
+        return Predicted(sum(parts).log_softmax(-1))
 
     return predictor
 
@@ -342,7 +340,7 @@ def test_of_latents_the_mean_prediction_is_taken_as_it_is(rng):
     assert interaction({"a": 1, "b": 1}, hidden, ids=False).min() > 0.01
 
 
-def test_where_no_change_alone_is_heard_interaction_is_undefined(rng):
+def test_where_no_change_alone_moves_anything_interaction_is_undefined(rng):
     assert interaction({"c": 1}, half(rng, 2)).isnan().all()
     assert interaction({"c": 1, "a": 1e-15}, half(rng, 2)).isnan().all()
 
@@ -355,14 +353,17 @@ def test_where_no_change_alone_is_heard_interaction_is_undefined(rng):
         ({"hidden": torch.zeros(3, 2, 2, dtype=torch.bool)}, r"hidden is a mask .* \(3, 2, 2\)"),
         ({"tokens": torch.zeros(3, CELLS)}, r"ids \(batch, side, side\) or .*; got \(3, 16\)"),
         ({"chunk": 0}, "a chunk is at least 1 image; got 0"),
-        ({"predictor": lambda *asked: Said(torch.ones(3, 5))}, r"answers have .*; got \(3, 5\)"),
+        (
+            {"predictor": lambda *call: Predicted(torch.ones(3, 5))},
+            r"predictions have .*; got \(3, 5\)",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(rng, change, words):
     tokens, other = latents(rng)
-    asked = {"tokens": tokens, "hidden": half(rng), "condition": untold(), "other": other}
+    call = {"tokens": tokens, "hidden": half(rng), "condition": unconditional(), "other": other}
     with pytest.raises(ValueError, match=words):
-        token_influence(**{"predictor": everywhere, **asked, **change})
+        token_influence(**{"predictor": everywhere, **call, **change})
 
 
 def test_changes_are_of_two_factors_in_every_image(rng):
@@ -370,15 +371,15 @@ def test_changes_are_of_two_factors_in_every_image(rng):
     a, b = SIGNS.clone(), SIGNS.clone()
     a[:, 0] *= -1
     b[:, 1] *= -1
-    asked = (law({"a": 1}), tokens, hidden, SIGNS)
+    call = (law({"a": 1}), tokens, hidden, SIGNS)
     with pytest.raises(ValueError, match="factor 0 of image 0 is by both"):
-        factor_interaction(*asked, a, a)
+        factor_interaction(*call, a, a)
     half_changed = b.clone()
     half_changed[1] = SIGNS[1]
     with pytest.raises(ValueError, match="the rows of image 1 are the same"):
-        factor_interaction(*asked, a, half_changed)
+        factor_interaction(*call, a, half_changed)
     with pytest.raises(ValueError, match="have the condition's shape"):
-        factor_interaction(*asked, a, b[:, :2])
+        factor_interaction(*call, a, b[:, :2])
 
 
 def test_a_share_is_of_a_square_and_of_other_tokens():

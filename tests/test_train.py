@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from recombine.denoiser import Preconditioned
 from recombine.models.mlp import MLP
 from recombine.objectives.diffusion import Diffusion
-from recombine.train import Share, Step, Weights, constant, cosine, train
+from recombine.share import SharedDraws
+from recombine.train import Step, Weights, constant, cosine, train
 
 CLIP, EMA = 0.05, 0.9
 
@@ -21,7 +22,7 @@ CLIP, EMA = 0.05, 0.9
 def network(told: int = 2) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return Preconditioned(MLP(pixels=2, told=told, width=8, layers=2).build())
+        return Preconditioned(MLP(pixels=2, condition_width=told, width=8, layers=2).build())
 
 
 def batches(size: int = 16):
@@ -146,7 +147,7 @@ def test_processes_share_the_draw_of_one(draw):
     whole = [draw(6, rng), draw(6, rng)]
     for process in range(3):
         rng = torch.Generator().manual_seed(0)
-        with Share(process, 3):
+        with SharedDraws(process, 3):
             parts = [draw(2, rng), draw(2, rng)]
         for one, part in zip(whole, parts, strict=True):
             assert torch.equal(part, one[process::3])
@@ -155,7 +156,7 @@ def test_processes_share_the_draw_of_one(draw):
 def test_a_draw_that_cannot_be_shared_says_so():
     with (
         pytest.raises(ValueError, match="share rand, randn, randint; got multinomial"),
-        Share(0, 2),
+        SharedDraws(0, 2),
     ):
         torch.multinomial(torch.ones(3), 1, generator=torch.Generator())
 
@@ -167,7 +168,7 @@ def test_shares_of_the_loss_average_to_the_loss_of_all():
     whole = objective(network(), image, condition, generator=rng)
     for process in range(2):
         rng = torch.Generator().manual_seed(0)
-        with Share(process, 2):
+        with SharedDraws(process, 2):
             part = slice(process, None, 2)
             losses.append(objective(network(), image[part], condition[part], generator=rng))
     torch.testing.assert_close(sum(losses) / 2, whole)
@@ -196,7 +197,7 @@ def test_memory_and_step_time_stay_flat_over_a_thousand_steps():
 
 
 def test_a_network_for_points_names_a_condition_that_does_not_fit():
-    with pytest.raises(ValueError, match="told 2 numbers; got 3"):
+    with pytest.raises(ValueError, match="a condition has 2 numbers here; got 3"):
         network()(torch.zeros(1, 2, 1, 1), torch.ones(1), torch.zeros(1, 3))
     with pytest.raises(ValueError, match="at least 1"):
         MLP(width=0)

@@ -9,7 +9,7 @@ from torch import nn
 
 from recombine.models.blocks import Attention, Residual, Waves, positions, rms
 from recombine.models.entry import Vector
-from recombine.models.unet import LARGE_UNET, STUDY_UNET, Block, UNet
+from recombine.models.unet import LARGE_UNET, STUDY_UNET, UNet, UNetBlock
 from test_networks import perturbed
 
 PLAIN = UNet(2, 16, width=8, multipliers=(1,), blocks=1, attention=())
@@ -117,10 +117,10 @@ def test_every_level_is_skipped_to_its_own_way_up(rng: torch.Generator):
         skip.weight.data = weight
 
 
-@pytest.mark.parametrize("part", ["attention", "hearing"])
+@pytest.mark.parametrize("part", ["attention", "cross_attention"])
 def test_attention_starts_silent_and_knows_where_it_looks_from(part: str, rng: torch.Generator):
     """On a blank image only positions can make places differ."""
-    block, blank = Block(4, 8, heads=1, told=5), torch.ones(1, 8, 4, 4)
+    block, blank = UNetBlock(4, 8, heads=1, context=5), torch.ones(1, 8, 4, 4)
     told, present = torch.randn(1, 2, 5, generator=rng), torch.ones(1, 2, dtype=torch.bool)
     question = blank, torch.zeros(1, 16, 1, 1), told, present
     assert torch.equal(block(*question), blank)

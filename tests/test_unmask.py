@@ -11,7 +11,7 @@ from jaxtyping import config
 from scipy.stats import chi2, kstest, norm
 from torch import Tensor
 
-from recombine.models.heads import Codes, DiffusionHead, Gaussian, Mixed, Mixture
+from recombine.models.heads import DiffusionHead, GaussianMixture, LogitHead, MixtureHead
 from recombine.models.masked import Masked, Predicted
 from recombine.sample.guidance import Guidance
 from recombine.sample.heun import HEUN, Sampler, seeded_noise
@@ -148,9 +148,8 @@ def test_one_step_samples_everything_at_once():
 
 
 MODELS = [
-    Masked(7, 1, 1, Codes(16), width=16, layers=1, heads=2),
-    Masked(7, 1, 1, Mixture(2, 3), width=16, layers=1, heads=2),
-    Masked(7, 1, 1, Gaussian(2), width=16, layers=1, heads=2),
+    Masked(7, 1, 1, LogitHead(16), width=16, layers=1, heads=2),
+    Masked(7, 1, 1, MixtureHead(2, 3), width=16, layers=1, heads=2),
     Masked(7, 1, 1, DiffusionHead(2, 1, 16), width=16, layers=1, heads=2),
 ]
 QUICK = Unmask(descent=Sampler(steps=3))
@@ -213,7 +212,8 @@ class Pointwise:
             parts = answer[..., :2], answer[..., 2:6], answer[..., 4:]
             weights, means, scales = parts
             return Predicted(
-                Mixed(weights, means.unflatten(-1, (2, 2)), scales.unflatten(-1, (2, 2))), ()
+                GaussianMixture(weights, means.unflatten(-1, (2, 2)), scales.unflatten(-1, (2, 2))),
+                (),
             )
         return Predicted(answer, ())
 
@@ -267,7 +267,7 @@ class Clouds:
         weights = torch.tensor([0.7, 0.3]).log().expand(*hidden.shape, 2)
         means = torch.tensor([1.0, -1.0])[:, None].expand(*hidden.shape, 2, 3)
         scales = torch.tensor([0.1, 0.4]).log()[:, None].expand(*hidden.shape, 2, 3)
-        return Predicted(Mixed(weights, means, scales), ())
+        return Predicted(GaussianMixture(weights, means, scales), ())
 
 
 @pytest.mark.parametrize("steps", [1, 6])
@@ -391,3 +391,8 @@ def test_bad_questions_are_refused():
         UnmaskingGenerator(law, (3, 2, 2)).seeded(CONDITION, SEEDS)
     with pytest.raises(ValueError, match="at a temperature of 1; got 0.5"):
         UnmaskingGenerator(Clouds(), (3, 2, 2), Unmask(temperature=0.5)).seeded(CONDITION, SEEDS)
+
+
+def test_a_sampler_of_tokens_makes_its_generator():
+    made = Unmask(steps=3).generator(print, (2, 2), 5)
+    assert made == UnmaskingGenerator(print, (2, 2), Unmask(steps=3), 5)

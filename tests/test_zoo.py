@@ -8,17 +8,22 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from recombine import run as runner
-from recombine import zoo
-from recombine.checkpoint import Checkpoint, checkpoints
-from recombine.commands.measure import plan_of
-from recombine.experiments import declared
+from recombine import load, zoo
+from recombine.checkpoint import Checkpoint
 from recombine.models.detector import Detector
-from recombine.report.record import Record
-from small_zoo import NAME, VARIANTS, shipped, use
+from recombine.results import read
+from recombine.run import plan_of
+from recombine.run.kept import Kept
+from recombine.run.state import checkpoints
+from small_zoo import NAME, STUDY, shipped, use
 
 SHIPPED = zoo.names()
-needs_weights = pytest.mark.skipif(not SHIPPED, reason="no weights are shipped yet")
+SHARES = {
+    "length": (("grid_all", "grid_one", "grid_one_local"), 22_000_000),
+    "readers and tokenizers": (("detector", "probe", "tokenizer_kl", "tokenizer_vq"), 6_000_000),
+    "objectives": (("dit_kl", "dit_vq", "maskgit", "maskgit_jepa", "mar", "givt"), 6_000_000),
+}
+"""What may be shipped, and how many bytes of it (docs/decisions)."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +41,9 @@ def run_folder(runs: Path, tmp_path: Path) -> Path:
 
 
 def ship(folder: Path, to: Path) -> Path:
-    return zoo.ship(checkpoints(folder)[0], folder / "record.json", "grid_all", to)
+    (found,) = read(folder / "results.csv")
+    measured = Kept.of(found, folder).measurements
+    return zoo.ship(Checkpoint.load(checkpoints(folder)[0]), measured, "grid_all", to)
 
 
 def spoiled(folder: Path, **tensors: torch.Tensor) -> None:
@@ -45,14 +52,6 @@ def spoiled(folder: Path, **tensors: torch.Tensor) -> None:
     whole = Checkpoint.load(path)
     named = {f"average/{name}": value for name, value in tensors.items()}
     Checkpoint({**whole.tensors, **named}, whole.facts).save(path)
-
-
-@needs_weights
-@pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_weights_are_of_the_experiment_as_it_is_declared_now(name: str):
-    """A new field that is spelled would make every weight before it another experiment's."""
-    path = zoo.path(name)
-    plan_of(path).check(Checkpoint.load(path).facts, path)
 
 
 def test_only_the_averaged_weights_are_shipped_in_half_precision(runs: Path):
@@ -69,19 +68,18 @@ def test_only_the_averaged_weights_are_shipped_in_half_precision(runs: Path):
 
 def test_what_is_shipped_says_which_run_it_is_from(runs: Path):
     facts = zoo.load("grid_one", runs / "zoo").facts
-    assert (facts["name"], facts["variant"], facts["seed"]) == (NAME, "grid_one", 0)
-    assert facts["digest"] == VARIANTS["grid_one"].digest
-    assert "stream" not in facts
-    assert zoo.record("grid_one", runs / "zoo").command.endswith(":grid_one --seed 0")
+    assert (facts["study"], facts["cell"], facts["seed"]) == (NAME, "grid_one", 0)
+    assert facts["digest"] == STUDY.cells["grid_one"].training.digest
+    assert not {"stream", "metrics"} & facts.keys()
+    assert facts["measured"]["steps"] == [2, None, None, 1]
 
 
 def test_shipped_weights_are_measured_as_the_run_was(runs: Path, monkeypatch: pytest.MonkeyPatch):
     use(runs / "zoo", monkeypatch)
-    path = zoo.path("grid_all")
-    plan = plan_of(path)
-    trained = runner.loaded(plan, path, runner.machine(torch.device("cpu")))
-    found = runner.measured(trained, plan.seed).measurements
-    kept = Record.load(runs / NAME / "grid_all" / "seed0" / "record.json").measurements
+    model = load("zoo:grid_all")
+    found = model.found(model.cell.measures).measurements
+    (results,) = read(runs / NAME / "grid_all" / "seed0" / "results.csv")
+    kept = Kept.of(results, runs).measurements
     assert found.keys() == kept.keys()
     # Half precision moves the weights by a part in two thousand.
     assert found["count@1"].value == pytest.approx(kept["count@1"].value, abs=1e-2)
@@ -97,7 +95,7 @@ def test_names_are_those_of_the_files_and_the_nearest_is_suggested(runs: Path):
 
 
 def test_an_empty_zoo_says_so(tmp_path: Path):
-    with pytest.raises(ValueError, match="zoo:grid_all is not there: no weights are shipped yet"):
+    with pytest.raises(ValueError, match="zoo:grid_all is not there: the zoo is empty"):
         zoo.load("grid_all", tmp_path)
     with pytest.raises(ValueError, match="zoo:detector is not there"):
         zoo.detector(tmp_path)
@@ -121,31 +119,6 @@ def test_weights_that_would_weigh_the_repository_down_are_refused(run_folder, tm
     spoiled(run_folder, much=torch.zeros(zoo.LARGEST // 2))
     with pytest.raises(ValueError, match=r"grid_all takes 8,\d+,\d+ bytes; .* take 8,000,000"):
         ship(run_folder, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"seed": 1}, "seed"),
-        ({"command": "recombine run length_generalization:grid_one --seed 0"}, "command"),
-        ({"experiment": "Experiment(world=Clevr(), budget=Budget())"}, "world, network, budget"),
-    ],
-)
-def test_a_record_of_another_run_is_refused(change, named, run_folder, tmp_path):
-    path = run_folder / "record.json"
-    replace(Record.load(path), **change).save(path)
-    with pytest.raises(ValueError, match=f"of another run: it differs in {named}"):
-        ship(run_folder, tmp_path)
-
-
-def test_a_record_whose_questions_were_put_anew_is_shipped(run_folder, tmp_path):
-    path = run_folder / "record.json"
-    record = Record.load(path)
-    asked = record.experiment.replace("samples=3", "samples=300")
-    assert asked != record.experiment
-    replace(record, experiment=asked).save(path)
-    assert ship(run_folder, tmp_path) == tmp_path / "grid_all.safetensors"
-    assert zoo.record("grid_all", tmp_path).experiment == asked
 
 
 def detector_file(folder: Path) -> dict[str, torch.Tensor]:
@@ -188,29 +161,47 @@ def test_a_broken_file_is_named(tmp_path: Path):
 # What is in the repository
 
 
-@needs_weights
-def test_the_zoo_is_light_to_clone():
-    sizes = {name: zoo.path(name).stat().st_size for name in SHIPPED}
-    assert max(sizes.values()) <= zoo.LARGEST, sizes
-    assert sum(sizes.values()) <= zoo.LARGEST_TOTAL
+@pytest.mark.parametrize("share", SHARES)
+def test_the_zoo_is_light_to_clone_and_every_share_is_kept(share: str):
+    names, most = SHARES[share]
+    sizes = {name: zoo.path(name).stat().st_size for name in names}
+    assert max(sizes.values()) <= (1_000_000 if share == "objectives" else zoo.LARGEST), sizes
+    assert sum(sizes.values()) <= most
+
+
+def test_nothing_else_is_shipped():
+    assert set(SHIPPED) == {name for names, _ in SHARES.values() for name in names}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_weights_are_of_the_experiment_as_it_is_declared(name: str):
-    facts = zoo.load(name).facts
-    experiment = declared()[facts["name"]][facts["variant"]]
+def test_shipped_weights_are_of_the_training_as_it_is_declared(name: str):
+    """A new field that is spelled would make every weight before it another training's."""
+    path = zoo.path(name)
+    facts, plan = zoo.load(name).facts, plan_of(path)
     assert not facts["tiny"]
-    if not facts["overrides"]:
-        assert facts["digest"] == experiment.digest
-    record = zoo.record(name)
-    assert record.command == plan_of(zoo.path(name)).command
-    assert record.seed == facts["seed"]
-    plan = plan_of(zoo.path(name))
-    runner.loaded(plan, zoo.path(name), runner.machine(torch.device("cpu")))
+    assert not facts["overrides"]
+    assert facts["digest"] == plan.trained.training.digest
+    plan.check(facts, path)
+    assert load(f"zoo:{name}").seed == facts["seed"]
 
 
-def test_a_record_lies_in_the_zoo_or_among_the_results_and_not_in_both():
-    """Twice, it would count as two seeds."""
-    results = Path(__file__).parents[1] / "results"
-    there = {Record.load(path).command for path in results.rglob("*.json")}
-    assert not [name for name in zoo.names() if zoo.record(name).command in there]
+def test_a_view_depends_on_the_weights_of_its_tokenizer_and_not_on_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    plan = plan_of(zoo.path("maskgit"))
+    digest = plan.trained.training.digest
+    for name in ("tokenizer_vq", "renamed", "other"):
+        shutil.copy(zoo.path("tokenizer_vq"), tmp_path / f"{name}.safetensors")
+    whole = Checkpoint.load(tmp_path / "other.safetensors")
+    key = next(iter(whole.tensors))
+    Checkpoint({**whole.tensors, key: whole.tensors[key] + 1}, whole.facts).save(
+        tmp_path / "other.safetensors"
+    )
+    monkeypatch.setattr(zoo, "FOLDER", tmp_path)
+    training = plan.trained.training
+    digests = {
+        name: replace(training, view=replace(training.view, name=name)).digest
+        for name in ("renamed", "other")
+    }
+    assert digests["renamed"] == digest
+    assert digests["other"] != digest

@@ -4,37 +4,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from types import ModuleType
+from typing import Any
 
-import torch
-
-from recombine.commands import (
-    bench,
-    compute,
-    demo,
-    detect,
-    listing,
-    measure,
-    render,
-    report,
-    run,
-    sample,
-)
+from recombine.commands import COMMANDS
 from recombine.commands.console import say
-from recombine.commands.parse import parsed
 from recombine.report.words import nearest
 
-COMMANDS: dict[str, ModuleType] = {
-    "demo": demo,
-    "list": listing,
-    "render": render,
-    "detect": detect,
-    "run": run,
-    "measure": measure,
-    "sample": sample,
-    "report": report,
-    "bench": bench,
-}
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -49,7 +24,11 @@ def main(words: Sequence[str] | None = None) -> int:
         # The reader left, as `head` does; Python would complain when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except (OSError, ImportError, torch.OutOfMemoryError) as error:
+    except (OSError, ImportError) as error:
+        return _said(str(error), FAILED)
+    except RuntimeError as error:
+        if not _out_of_memory(error):
+            raise
         return _said(str(error), FAILED)
     except KeyboardInterrupt:
         return _said("interrupted", INTERRUPTED)
@@ -61,29 +40,53 @@ def dispatched(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(overview())
         return DONE if words else WRONG_USE
-    if words[0] == "--version":
+    name, *rest = words
+    if name == "--version":
         print(f"recombine {version('recombine')}")
         return DONE
-    name, *rest = words
+    if name == "--print-completion":
+        from recombine.commands.completion import script
+
+        print(script(rest))
+        return DONE
     if name not in COMMANDS:
         known = ", ".join(COMMANDS)
         raise ValueError(f"{name!r} is not one of {known}{nearest(name, list(COMMANDS))}")
-    command = COMMANDS[name]
-    # What is computed has options of its own.
-    if name == "run" and (computed := compute.named(rest)):
-        return compute.run(computed, rest)
-    options = getattr(command, "OPTIONS", None) or command.Options
-    return command.run(parsed(options, f"recombine {name}", rest)) or DONE
+    return _run(name, rest)
 
 
 def overview() -> str:
     """Return the list of commands."""
-    lines = [
-        f"  {name:8} {(command.__doc__ or '').partition(': ')[2].strip()}"
-        for name, command in COMMANDS.items()
-    ]
-    head = "usage: recombine COMMAND [OPTIONS]\n\nCan a model make what it has never seen?\n\n"
-    return head + "\n".join(lines) + "\n\nrecombine COMMAND --help tells more, with an example."
+    lines = [f"  {name:8} {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: recombine COMMAND [OPTIONS]",
+            "",
+            "Can a visual generative model make what it has never seen, out of parts it has?",
+            "",
+            *lines,
+            "",
+            "recombine COMMAND --help shows its options, with an example.",
+            "recombine --print-completion bash (or zsh, fish) prints completion for that shell.",
+        ]
+    )
+
+
+def _run(name: str, words: Sequence[str]) -> int:
+    from recombine.commands.parse import parsed, recognized
+
+    command, program = COMMANDS[name].module, f"recombine {name}"
+    kind: type[Any] = COMMANDS[name].options
+    if getattr(command, "FIELDS", False):
+        options, others = recognized(kind, program, words)
+        return command.run(options, others) or DONE
+    return command.run(parsed(kind, program, words)) or DONE
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError)
 
 
 def _said(message: str, code: int) -> int:

@@ -1,4 +1,4 @@
-"""What a model is told about a scene: first which objects, then in which form."""
+"""What a model is conditioned on: first which objects of a scene, then in which form."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,57 +8,57 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recombine.render.camera import places
 from recombine.scene import PER_OBJECT, Scenes
-from recombine.worlds.clevr import places
 
-Tell: TypeAlias = Callable[[Scenes, torch.Generator], Scenes]
-"""Leaves out the objects that go unmentioned."""
+Select: TypeAlias = Callable[[Scenes, torch.Generator], Scenes]
+"""Chooses the objects that the condition holds; the others become absent."""
 Encode: TypeAlias = Callable[[Scenes], Tensor]
-"""Writes down the objects that are told of; an absent one leaves no trace."""
+"""Writes the present objects into a tensor; an absent one leaves no trace."""
 
 
-def everything(scenes: Scenes, generator: torch.Generator) -> Scenes:
-    """Tell the model about every object."""
+def all_objects(scenes: Scenes, generator: torch.Generator) -> Scenes:
+    """Select every object."""
     del generator
     return scenes
 
 
-def everything_in_random_order(scenes: Scenes, generator: torch.Generator) -> Scenes:
-    """Tell the model about every object, the first of a list being any of them."""
+def all_objects_shuffled(scenes: Scenes, generator: torch.Generator) -> Scenes:
+    """Select every object, in random order."""
     draw = torch.rand(scenes.present.shape, generator=generator, device=generator.device)
     order = draw.to(scenes.present.device).argsort(dim=1)
     return replace(scenes, **{name: _in_order(getattr(scenes, name), order) for name in PER_OBJECT})
 
 
 @dataclass(frozen=True)
-class Anywhere:
-    """Tell the model about every object, each in any of so many `slots`."""
+class ShuffledSlots:
+    """Select every object, each in a random one of so many `slots`."""
 
     slots: int = 12
 
     def __call__(self, scenes: Scenes, generator: torch.Generator) -> Scenes:
-        return everything_in_random_order(scenes.padded(self.slots), generator)
+        return all_objects_shuffled(scenes.padded(self.slots), generator)
 
 
-def one_at_random(scenes: Scenes, generator: torch.Generator) -> Scenes:
-    """Tell the model about one object per scene; the others go unmentioned."""
+def one_object(scenes: Scenes, generator: torch.Generator) -> Scenes:
+    """Select one random object per scene: a partial condition."""
     draw = torch.rand(scenes.present.shape, generator=generator, device=generator.device)
     draw = draw.to(scenes.present.device).masked_fill(~scenes.present, -1)
     first = torch.zeros_like(scenes.present).scatter(1, draw.argmax(dim=1, keepdim=True), True)
     return replace(scenes, present=first & scenes.present)
 
 
-def nothing(scenes: Scenes, generator: torch.Generator) -> Scenes:
-    """Tell the model about no object."""
+def no_object(scenes: Scenes, generator: torch.Generator) -> Scenes:
+    """Select no object."""
     del generator
     return replace(scenes, present=torch.zeros_like(scenes.present))
 
 
 @dataclass(frozen=True)
 class Values:
-    """Write the actual red, green, blue and size of each object; zeros where there is none.
+    """Write red, green, blue and size of each object; zeros where there is none.
 
-    No object has the size 0, so zeros say nothing.
+    No object has the size 0, so zeros are a null condition.
     """
 
     objects: int = 1
@@ -71,35 +71,36 @@ class Values:
         batch, objects = scenes.present.shape
         if objects > self.objects:
             raise ValueError(f"values of {self.objects} objects cannot hold {objects} objects")
-        told = torch.cat([scenes.colour, scenes.size[..., None]], dim=-1)
+        values = torch.cat([scenes.colour, scenes.size[..., None]], dim=-1)
         # Not a product: an absent object may hold values that are not numbers.
-        told = torch.where(scenes.present[..., None], told, 0)
-        return torch.nn.functional.pad(told.flatten(1), (0, 4 * (self.objects - objects)))
+        values = torch.where(scenes.present[..., None], values, 0)
+        return torch.nn.functional.pad(values.flatten(1), (0, 4 * (self.objects - objects)))
 
 
 @dataclass(frozen=True)
-class Quiet(Values):
-    """Write the same values at a share of their size.
+class ScaledValues(Values):
+    """Write the same values times `scale`.
 
-    Weights must grow before they are heard, so that a model first learns what images look like.
+    With a small one, weights must grow before the condition has an influence, so that a model
+    first learns what images look like.
     """
 
-    loudness: float = 0.1
+    scale: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.loudness < float("inf"):
-            raise ValueError(f"loudness is a positive number; got {self.loudness}")
+        if not 0 < self.scale < float("inf"):
+            raise ValueError(f"scale is a positive number; got {self.scale}")
 
     def __call__(self, scenes: Scenes) -> Float[Tensor, "batch value"]:
-        return self.loudness * super().__call__(scenes)
+        return self.scale * super().__call__(scenes)
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Write which value each factor of the one object has: a row per factor, its value as a one.
+    """Write which value each factor of the one object has: a one-hot row per factor.
 
-    The last number of a row is 1: the factor is told. A row of zeros says nothing. `values` are
+    The last number of a row is 1 where the factor is given; a row of zeros is null. `values` are
     how many each factor can take.
     """
 
@@ -119,7 +120,7 @@ class Labels:
         if concepts.shape[1] != len(self.values):
             raise ValueError(f"labels are of {len(self.values)} factors; got {concepts.shape[1]}")
         written = torch.nn.functional.one_hot(concepts, self.features).to(scenes.size)
-        return self._told(scenes, written)
+        return self._flagged(scenes, written)
 
     def zero(self, condition: Float[Tensor, "batch factor feature"]) -> Tensor:
         """Return what is written where every factor is taken for a plain 0: its first label."""
@@ -127,15 +128,15 @@ class Labels:
         first[..., 0] = first[..., -1] = 1
         return first
 
-    def _told(self, scenes: Scenes, written: Tensor) -> Tensor:
-        """Add the flags; of an absent object nothing is told."""
+    def _flagged(self, scenes: Scenes, written: Tensor) -> Tensor:
+        """Add the flags; the rows of an absent object are null."""
         rows = torch.nn.functional.pad(written, (0, 1), value=1.0)
         return torch.where(scenes.present[:, :1, None], rows, 0)
 
 
 @dataclass(frozen=True)
-class Actual(Labels):
-    """Write the shape as a label, the actual size and the actual colour: rows in this order."""
+class FactorValues(Labels):
+    """Write the shape as a label, then size and colour as the numbers they are: three rows."""
 
     values: tuple[int, ...] = (2, 2, 2)
 
@@ -150,7 +151,7 @@ class Actual(Labels):
             torch.nn.functional.pad(row, (0, self.features - row.shape[1]))
             for row in (size, colour)
         ]
-        return self._told(scenes, torch.stack([shape.to(size), *rows], dim=1))
+        return self._flagged(scenes, torch.stack([shape.to(size), *rows], dim=1))
 
     def zero(self, condition: Float[Tensor, "batch factor feature"]) -> Tensor:
         """Return the first shape, of the size 0 and the colour black."""
@@ -162,24 +163,24 @@ class Actual(Labels):
 
 @runtime_checkable
 class EncodesPlaces(Protocol):
-    """Writes down where the told objects are seen in the image, from 0 to 1, x right and y down."""
+    """Writes down where in the image the objects are, from 0 to 1, x right and y down."""
 
     def __call__(self, scenes: Scenes, /) -> Tensor: ...
 
     def at(
         self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"], /
     ) -> Tensor:
-        """Return the condition that tells of these places."""
+        """Return the condition that requests these places."""
 
-    def told(
+    def requested(
         self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"], /
     ) -> tuple[Float[Tensor, "batch object 2"], Bool[Tensor, "batch object"]]:
-        """Return the places as the condition says them; what it leaves out is absent."""
+        """Return the places that the condition holds; those that it leaves out are absent."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Write a 1 into the cell of the image in which the centre of an object is seen.
+    """Write a 1 into the cell of the image in which the centre of an object is.
 
     Two objects in one cell are one 1. An object whose centre is outside the image is left out.
     """
@@ -196,16 +197,16 @@ class Grid:
     def at(
         self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"]
     ) -> Float[Tensor, "batch row column"]:
-        """Return the grid that tells of these places."""
+        """Return the grid that requests these places."""
         cell, inside = self._cell(place, present)
         grid = place.new_zeros(len(place), self.cells**2)
         grid = grid.scatter_reduce(1, cell, inside.to(place.dtype), "amax")
         return grid.unflatten(1, (self.cells, self.cells))
 
-    def told(
+    def requested(
         self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"]
     ) -> tuple[Float[Tensor, "batch object 2"], Bool[Tensor, "batch object"]]:
-        """Return the centres of the told cells, one for all objects of a cell."""
+        """Return the centres of the marked cells, one for all objects of a cell."""
         cell, inside = self._cell(place, present)
         same = (cell[:, :, None] == cell[:, None]) & inside[:, None]
         first = ~same.tril(-1).any(dim=2)
@@ -213,7 +214,7 @@ class Grid:
         return (centre / self.cells).to(place.dtype), inside & first
 
     def _cell(self, place: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the number of the cell of each place, row by row, and whether it is told."""
+        """Return the number of the cell of each place, row by row, and whether it is marked."""
         # Absent objects may be anywhere, NaN included.
         cell = (place.masked_fill(~present[..., None], 0) * self.cells).floor().long()
         inside = present & (cell >= 0).all(dim=-1) & (cell < self.cells).all(dim=-1)
@@ -239,18 +240,18 @@ class List:
     def at(
         self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"]
     ) -> Float[Tensor, "batch entry 3"]:
-        """Return the list that tells of these places."""
+        """Return the list that requests these places."""
         objects = present.shape[1]
         # Looking into the masks would make every training step wait for the device.
         if objects > self.most and (longest := int(present.sum(dim=1).max())) > self.most:
             raise ValueError(f"a list of length {self.most} cannot hold {longest} objects")
-        place, inside = self.told(place, present)
+        place, inside = self.requested(place, present)
         entry = torch.cat([place, inside[..., None].to(place.dtype)], dim=-1)
         entry = torch.where(inside[..., None], entry, 0)
         entry = _in_order(entry, self._order(inside))[:, : self.most]
         return torch.nn.functional.pad(entry, (0, 0, 0, max(self.most - objects, 0)))
 
-    def told(
+    def requested(
         self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"]
     ) -> tuple[Float[Tensor, "batch object 2"], Bool[Tensor, "batch object"]]:
         """Return the places themselves."""
@@ -264,7 +265,7 @@ class List:
 class Slots(List):
     """Write (x, y, 1) for each object in the slot it stands in, zeros in the others.
 
-    With `Anywhere` every slot is filled in training, however few the objects.
+    With `ShuffledSlots` every slot is filled in training, however few the objects.
     """
 
     def _order(self, inside: Bool[Tensor, "batch object"]) -> Int[Tensor, "batch object"]:
@@ -281,29 +282,30 @@ def _in_order(value: Tensor, order: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Conditioner:
-    """Choose what is told and how it is written."""
+    """From scenes to conditions: select objects, then encode them."""
 
-    tell: Tell = everything
+    select: Select = all_objects
     encode: Encode = Values()
 
     def __call__(self, scenes: Scenes, generator: torch.Generator) -> Tensor:
-        return self.encode(self.tell(scenes, generator))
+        return self.encode(self.select(scenes, generator))
 
-    def asked(self, condition: Tensor, generator: torch.Generator) -> Tensor:
-        """Return what a trained model is told when it is asked for this."""
+    def for_sampling(self, condition: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the condition that a trained model is given when this one is requested."""
         del generator
         return condition
 
 
 @dataclass(frozen=True)
-class Forgetful(Conditioner):
-    """Leave each factor untold with the chance `share`, image by image and factor by factor.
+class FactorDropout(Conditioner):
+    """Drop each factor from the condition with probability `share`, image by image.
 
     For encodings with a row per factor. Two mistakes of the code behind Farid et al. 2025 have
-    names: `as_zero` writes a dropped factor as a value of 0 instead of nothing, for the whole
-    batch at once, and `when_sampling` drops factors from what is asked for, too.
+    names: `as_zero` writes a dropped factor as a value of 0 instead of a null row, for the whole
+    batch at once, and `when_sampling` drops factors from requested conditions, too.
     """
 
+    encode: Labels = FactorValues()
     share: float = 0.1
     as_zero: bool = False
     when_sampling: bool = False
@@ -313,18 +315,17 @@ class Forgetful(Conditioner):
             raise ValueError(f"the share of dropped factors lies in [0, 1]; got {self.share}")
 
     def __call__(self, scenes: Scenes, generator: torch.Generator) -> Tensor:
-        return self.forgotten(super().__call__(scenes, generator), generator)
+        return self.dropped(super().__call__(scenes, generator), generator)
 
-    def asked(self, condition: Tensor, generator: torch.Generator) -> Tensor:
-        return self.forgotten(condition, generator) if self.when_sampling else condition
+    def for_sampling(self, condition: Tensor, generator: torch.Generator) -> Tensor:
+        return self.dropped(condition, generator) if self.when_sampling else condition
 
-    def forgotten(
+    def dropped(
         self, condition: Float[Tensor, "batch factor feature"], generator: torch.Generator
     ) -> Float[Tensor, "batch factor feature"]:
-        """Return the condition with factors dropped by chance."""
+        """Return the condition without the factors that chance drops."""
         draw = torch.rand(condition.shape[:2], generator=generator, device=generator.device)
-        dropped = (draw.to(condition.device) < self.share)[..., None]
-        if not self.as_zero:
-            return torch.where(dropped, 0, condition)
-        assert isinstance(self.encode, Labels)
-        return torch.where(dropped[:1], self.encode.zero(condition), condition)
+        drop = (draw.to(condition.device) < self.share)[..., None]
+        if self.as_zero:
+            return torch.where(drop[:1], self.encode.zero(condition), condition)
+        return torch.where(drop, 0, condition)

@@ -1,7 +1,7 @@
 """Endless seeded streams of batches: pictures of a world we make, or of files on disk.
 
 Every scene has a number, and a batch is a stretch of numbers. So a stream has no state but the
-number of steps taken, and any process can make its own share without asking the others.
+number of steps taken, and any process can make its own share by itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ _ROUNDS = 24
 class Files(Protocol):
     """Pictures on disk with what is known of them, addressed by number; declared as a value.
 
-    Nothing is read before it is asked for. The repr names the data but not the folder, so that a
+    Nothing is read before it is needed. The repr names the data but not the folder, so that a
     run can be resumed where the files lie elsewhere.
     """
 
@@ -67,7 +67,7 @@ class Stream:
     """Batches without end, made on `device`; process r of n takes every n-th scene.
 
     `ahead` batches are made at once: a GPU makes many scenes in little more time than a few, and
-    does so beside the training steps that are still queued. Which scenes come does not change.
+    does so beside the training steps that wait in its queue. Which scenes come does not change.
     """
 
     source: Source
@@ -148,7 +148,7 @@ class Stream:
 
 
 def beside(side: torch.cuda.Stream, make: Callable[[], Batch]) -> Batch:
-    """Make a batch while a GPU still works through what it was given before.
+    """Make a batch while a GPU works through its queue.
 
     Nothing that was given before may be read: it need not be there yet.
     """
@@ -176,7 +176,7 @@ def shuffled(index: Int[Tensor, " batch"], seed: int, length: int) -> Int[Tensor
     """Return the file each scene number stands for: every file once, then all in a new order.
 
     A swap-or-not shuffle (Hoang, Morris and Rogaway 2012): each round pairs the files, and a coin
-    per pair says whether the two change places. So any number can be looked up, nothing is stored.
+    per pair decides whether the two change places. Any number can be looked up, nothing is stored.
     """
     if length < 1:
         raise ValueError(f"a stream needs at least 1 file to draw from; got {length}")

@@ -1,4 +1,4 @@
-"""The interfaces of every generative model here, and the ways to read a denoiser's answer.
+"""The interfaces of every generative model here, and the conversions of a denoiser's output.
 
 Noise is added, x = image + sigma * noise, and the images keep their scale (variance exploding).
 The variance-preserving view of DDPM is the same picture shrunk: x / sqrt(1 + sigma^2).
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 
@@ -21,43 +21,41 @@ class Denoiser(Protocol):
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         /,
     ) -> Float[Tensor, " batch *image"]: ...
-
-
-@runtime_checkable
-class TokenPredictor(Protocol):
-    """What the hidden tokens may be, and the network's states on the way there.
-
-    Tokens are ids (batch, side, side) or latents (batch, latent, side, side). The answer has an
-    `output`: logits (MaskGIT), a mixture (GIVT) or a vector for a head (MAR); and `states`, the
-    tokens after each layer (`recombine.models.masked.Predicted`).
-    """
-
-    def __call__(
-        self,
-        tokens: Shaped[Tensor, " batch *token"],
-        hidden: Bool[Tensor, "batch side side"],
-        condition: Shaped[Tensor, " batch *told"],
-        /,
-    ) -> Any: ...
 
 
 @runtime_checkable
 class Generator(Protocol):
-    """Images or videos made to a condition, one per row of it."""
+    """Draws images or videos, one per row of the condition."""
 
     def __call__(
-        self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator, /
+        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator, /
     ) -> Float[Tensor, " batch *image"]: ...
 
 
-Reading: TypeAlias = Callable[
+@runtime_checkable
+class LearnsFromAverage(Protocol):
+    """An objective with targets that the moving average of the run's own weights makes (JEPA).
+
+    It is called with `average=` beside the arguments of every objective.
+    """
+
+    def targets(
+        self,
+        average: Callable[..., Any],
+        seen: Shaped[Tensor, " batch *image"],
+        condition: Shaped[Tensor, " batch *condition"],
+        /,
+    ) -> list[Float[Tensor, "batch token width"]]: ...
+
+
+Conversion: TypeAlias = Callable[
     [Float[Tensor, " batch *image"], Float[Tensor, " batch *image"], Float[Tensor, " batch"]],
     Float[Tensor, " batch *image"],
 ]
-"""(denoised, x, sigma) -> score, noise or velocity; or one of these back to denoised."""
+"""(denoised, x, sigma) -> score, noise or velocity; or noise or velocity back to denoised."""
 
 
 def score(
@@ -67,15 +65,6 @@ def score(
 ) -> Float[Tensor, " batch *image"]:
     """Gradient of the log density of noisy images (Tweedie's formula)."""
     return (denoised - x) / _checked(sigma, x) ** 2
-
-
-def denoised_from_score(
-    score: Float[Tensor, " batch *image"],
-    x: Float[Tensor, " batch *image"],
-    sigma: Float[Tensor, " batch"],
-) -> Float[Tensor, " batch *image"]:
-    """Return the denoised image whose score this is."""
-    return x + _checked(sigma, x) ** 2 * score
 
 
 def noise(
@@ -116,32 +105,11 @@ def denoised_from_velocity(
     return x / (1 + level**2) - level / (1 + level**2).sqrt() * velocity
 
 
-def alpha_bar_from_sigma(sigma: Float[Tensor, "*level"]) -> Float[Tensor, "*level"]:
-    """Return the share of an image's variance in the variance-preserving view of this level."""
-    check_levels(sigma)
-    return 1 / (1 + sigma**2)
-
-
-def sigma_from_alpha_bar(alpha_bar: Float[Tensor, "*level"]) -> Float[Tensor, "*level"]:
-    """Return the noise level at which this share of the variance is image."""
-    good = (alpha_bar > 0) & (alpha_bar < 1)
-    if _readable(alpha_bar) and not good.all():
-        raise ValueError(f"alpha_bar lies strictly between 0 and 1; got {_shown(alpha_bar[~good])}")
-    return ((1 - alpha_bar) / alpha_bar).sqrt()
-
-
 def variance_preserving(
     x: Float[Tensor, " batch *image"], sigma: Float[Tensor, " batch"]
 ) -> Float[Tensor, " batch *image"]:
-    """Shrink x so that images of unit variance keep it at every noise level."""
+    """Shrink x so that images of unit variance have unit variance at every noise level."""
     return x / (1 + _checked(sigma, x) ** 2).sqrt()
-
-
-def variance_exploding(
-    preserved: Float[Tensor, " batch *image"], sigma: Float[Tensor, " batch"]
-) -> Float[Tensor, " batch *image"]:
-    """Undo `variance_preserving`."""
-    return preserved * (1 + _checked(sigma, preserved) ** 2).sqrt()
 
 
 @dataclass(frozen=True)
@@ -181,7 +149,7 @@ def quarter_log(sigma: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
 
 
 class Preconditioned(nn.Module):
-    """A denoiser out of any network (x, clock, condition) -> image of unit variance.
+    """A denoiser made of any network (x, clock, condition) -> image of unit variance.
 
     Input and target of the network have unit variance at every noise level when the images have
     the variance sigma_data^2 (Karras et al. 2022, table 1).
@@ -191,6 +159,8 @@ class Preconditioned(nn.Module):
         super().__init__()
         if not 0 < sigma_data < float("inf"):
             raise ValueError(f"sigma_data is a positive number; got {sigma_data}")
+        if getattr(network, "denoises", False):
+            raise ValueError(f"{type(network).__name__} is a denoiser already; train it as it is")
         self.network = network
         self.sigma_data = sigma_data
 
@@ -198,29 +168,32 @@ class Preconditioned(nn.Module):
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         states: list[Tensor] | None = None,
     ) -> Float[Tensor, " batch *image"]:
-        """Return the guess; a network that can adds its states to the list, where there is one."""
+        """Return the clean image; the network appends its hidden states to `states`, if given."""
         check_call(x, sigma, condition)
         level = per_image(sigma, x)
         total = level**2 + self.sigma_data**2
-        asked = (x / total.sqrt(), quarter_log(sigma), condition)
-        answer = self.network(*asked) if states is None else self.network(*asked, states)
+        inputs = (x / total.sqrt(), quarter_log(sigma), condition)
+        answer = self.network(*inputs) if states is None else self.network(*inputs, states)
         check_answer(answer, x)
         skipped = self.sigma_data**2 / total * x
         return skipped + level * self.sigma_data / total.sqrt() * answer.to(x.dtype)
 
 
 class Predicting(nn.Module):
-    """A denoiser out of a network that answers with noise or velocity, as DDPM's do.
+    """A denoiser made of a network that predicts noise or velocity, as DDPM's do.
 
-    The network sees the variance-preserving x and clock(sigma); `inverse` reads its answer:
-    denoised_from_noise or denoised_from_velocity.
+    The network sees the variance-preserving x and clock(sigma); `inverse` turns its output into
+    an image: denoised_from_noise or denoised_from_velocity.
     """
 
     def __init__(
-        self, network: nn.Module, inverse: Reading, clock: Callable[[Tensor], Tensor] = quarter_log
+        self,
+        network: nn.Module,
+        inverse: Conversion,
+        clock: Callable[[Tensor], Tensor] = quarter_log,
     ) -> None:
         super().__init__()
         self.network = network
@@ -231,7 +204,7 @@ class Predicting(nn.Module):
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch *image"]:
         check_call(x, sigma, condition)
         answer = self.network(variance_preserving(x, sigma), self.clock(sigma), condition)
@@ -261,7 +234,7 @@ def check_levels(sigma: Tensor) -> None:
 
 
 def check_call(x: Tensor, sigma: Tensor, condition: Tensor) -> None:
-    """Raise unless a denoiser can be asked this: one good level and one condition per image."""
+    """Raise unless there are one good noise level and one condition per image."""
     if sigma.shape != x.shape[:1]:
         raise ValueError(
             f"x holds {len(x)} images, so sigma has the shape ({len(x)},); got {tuple(sigma.shape)}"
@@ -275,18 +248,18 @@ def check_call(x: Tensor, sigma: Tensor, condition: Tensor) -> None:
 
 
 def null_of(null: Callable[[Tensor], Tensor], condition: Tensor) -> Tensor:
-    """Return conditions that say nothing, or raise where a denoiser would not know them."""
-    silent = null(condition)
-    if silent.shape != condition.shape or silent.dtype != condition.dtype:
+    """Return null conditions; raise unless they have the shape and dtype of the conditions."""
+    made = null(condition)
+    if made.shape != condition.shape or made.dtype != condition.dtype:
         raise ValueError(
             f"a null condition is like the condition, {condition.dtype} of the shape "
-            f"{tuple(condition.shape)}; got {silent.dtype} of {tuple(silent.shape)}"
+            f"{tuple(condition.shape)}; got {made.dtype} of {tuple(made.shape)}"
         )
-    return silent
+    return made
 
 
 def check_answer(answer: Tensor, x: Tensor) -> None:
-    """Raise unless a network or denoiser answered in the shape of x."""
+    """Raise unless the output of a network or denoiser has the shape of x."""
     if answer.shape != x.shape:
         raise ValueError(
             f"the answer has the shape of x, {tuple(x.shape)}; got {tuple(answer.shape)}"
@@ -299,7 +272,7 @@ def _checked(sigma: Tensor, x: Tensor) -> Tensor:
 
 
 def _readable(value: Tensor) -> bool:
-    """Whether values can be looked at: not inside a compiled or captured graph."""
+    """Return whether values can be looked at: not inside a compiled or captured graph."""
     if torch.compiler.is_compiling():
         return False
     return not (value.is_cuda and torch.cuda.is_current_stream_capturing())

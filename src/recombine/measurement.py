@@ -1,12 +1,12 @@
-"""A number with its interval, and beside it what the paper says."""
+"""A number with its interval."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 Number: TypeAlias = float | int
-"""For mypy a float may be an int; beartype wants both said."""
+"""For mypy a float may be an int; beartype needs both."""
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -38,12 +38,12 @@ def student_t(values: Sequence[Number], confidence: float = 0.95) -> Interval:
 
 
 def is_number(value: object) -> bool:
-    """Tell whether this is a finite number."""
+    """Return whether this is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_interval(low: Number | None, high: Number | None) -> bool:
-    """Tell whether these are two ends in order, or no interval at all."""
+    """Return whether these are two ends in order, or no interval at all."""
     if low is None or high is None:
         return low is high
     return is_number(low) and is_number(high) and low <= high
@@ -51,19 +51,15 @@ def _is_interval(low: Number | None, high: Number | None) -> bool:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A number with its 95 % interval and n, and beside it what the paper says.
+    """A number with its 95 % interval and n.
 
     An interval is left out (both ends None) only where there is none, as for a single timing.
-    The grade is the evidence behind the paper's value; the verdict compares the two.
     """
 
     value: Number
     low: Number | None
     high: Number | None
     n: int
-    paper: Number | None = None
-    grade: str | None = None
-    verdict: str | None = None
 
     def __post_init__(self) -> None:
         if not is_number(self.value) or self.n < 1:
@@ -71,13 +67,22 @@ class Measurement:
         if not _is_interval(self.low, self.high):
             ends = f"{self.low}, {self.high}"
             raise ValueError(f"an interval has two finite ends, low <= high; got {ends}")
-        if self.paper is not None and not (is_number(self.paper) and self.grade):
-            raise ValueError(f"a paper's value is a finite number with a grade; got {self}")
 
     @property
     def printed(self) -> dict[str, Number | None]:
         """What the command line prints of it: value, low, high and n."""
         return {name: getattr(self, name) for name in ("value", "low", "high", "n")}
+
+    def mapped(self, change: Callable[[Number], Number]) -> "Measurement":
+        """Return value and ends after an increasing change, such as of the unit."""
+        low, high = (None if end is None else change(end) for end in (self.low, self.high))
+        return Measurement(change(self.value), low, high, self.n)
+
+    def clipped(self, least: Number = 0.0, most: Number = math.inf) -> "Measurement":
+        """Return the same value, its interval clipped to what is possible."""
+        if self.low is None or self.high is None:
+            return self
+        return Measurement(self.value, max(self.low, least), min(self.high, most), self.n)
 
     @classmethod
     def rate(cls, successes: int, n: int) -> "Measurement":
@@ -111,7 +116,12 @@ def averaged(each: Sequence[Measurement]) -> Measurement:
     """
     if not each:
         raise ValueError("a mean is of 1 measurement or more; got none")
-    ends = ([one.low for one in each], [one.high for one in each])
-    low, high = (None if None in some else math.fsum(some) / len(each) for some in ends)  # type: ignore[arg-type]
     value = math.fsum(one.value for one in each) / len(each)
+    low, high = _mean([one.low for one in each]), _mean([one.high for one in each])
     return Measurement(value, low, high, n=sum(one.n for one in each))
+
+
+def _mean(ends: Sequence[Number | None]) -> Number | None:
+    """Return the mean of ends; None if one is missing."""
+    known = [end for end in ends if end is not None]
+    return math.fsum(known) / len(known) if len(known) == len(ends) else None

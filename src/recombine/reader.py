@@ -1,6 +1,6 @@
-"""What a reader sees in an image: objects with their places and concepts, or one's concepts.
+"""What a reader detects in an image: objects with places and concepts, or the concepts of one.
 
-Readers are given to `measure`, which knows none of them; each reports its own error.
+Measurements are given readers and know nothing of how they work; each reports its own error.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Found:
-    """The objects found in a batch of images; what is said of an absent one means nothing.
+    """The objects detected in a batch of images; the numbers of an absent one mean nothing.
 
     A place is the projected centre in the image, x right and y down, from 0 to 1. `concepts` are
     numbers in the order of the world's factors, `confidence` lies in [0, 1].
@@ -25,7 +25,7 @@ class Found:
 
     @property
     def count(self) -> Int[Tensor, " batch"]:
-        """How many objects were found in each image."""
+        """How many objects were detected in each image."""
         return self.present.sum(dim=1)
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Composition: TypeAlias = tuple[str, ...]
+Concepts: TypeAlias = tuple[str, ...]
 """One concept per factor, in the order of the world's factors: ("circle", "red", "large")."""
 
 SHAPES = ("sphere", "cube", "cylinder", "capsule", "circle", "triangle", "square")
@@ -28,7 +28,7 @@ class Factor:
     concepts: tuple[str, ...]
 
     def index(self, concept: str) -> int:
-        """Return which concept this is, or say which ones there are."""
+        """Return the number of a concept; the error names those there are."""
         if concept not in self.concepts:
             raise ValueError(f"{self.name} is one of {', '.join(self.concepts)}; got {concept!r}")
         return self.concepts.index(concept)
@@ -36,7 +36,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Scenes:
-    """A batch of scenes. What is said of an absent object means nothing.
+    """A batch of scenes. The values of an absent object are arbitrary.
 
     Position is in world units (2 or 3 of them), size is a radius or half side, rotation is in
     degrees, colour and backdrop are sRGB in [0, 1]. These are the actual values; `concepts` holds
@@ -134,13 +134,13 @@ class World(Protocol):
         """Return what the scenes look like, sRGB in [0, 1], on the device of the scenes."""
 
 
-def compositions(factors: Sequence[Factor]) -> list[Composition]:
+def compositions(factors: Sequence[Factor]) -> list[Concepts]:
     """Return every composition, the last factor changing fastest."""
     return list(product(*(factor.concepts for factor in factors)))
 
 
 def concept_rows(
-    factors: Sequence[Factor], among: Sequence[Composition]
+    factors: Sequence[Factor], among: Sequence[Concepts]
 ) -> Int[Tensor, "composition factor"]:
     """Return compositions as concept numbers; an unknown concept is named in the error."""
     for composition in among:

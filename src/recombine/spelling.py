@@ -11,7 +11,12 @@ Its default must mean what was done before it came, and may never change.
 
 
 def spelled(value: Any) -> str:
-    """Return a repr that is the same in every process: functions by name, not by address."""
+    """Return a repr that is the same in every process: functions by name, not by address.
+
+    A value with a `fingerprint` of its own is written as that.
+    """
+    if isinstance(mark := getattr(value, "fingerprint", None), str):
+        return mark
     if is_dataclass(value) and not isinstance(value, type):
         # A Files source names its data in its repr, and leaves out the folder.
         shown = [
@@ -29,5 +34,5 @@ def spelled(value: Any) -> str:
     text = repr(value)
     # An address, or a function that has no name of its own.
     if " at 0x" in text:
-        raise ValueError(f"an experiment is made of values that can be spelled; got {text}")
+        raise ValueError(f"a training is made of values that can be spelled; got {text}")
     return text

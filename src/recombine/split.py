@@ -1,7 +1,7 @@
 """Which compositions a model may see, how far the others are, and a check that none leaks.
 
 A composition's level is the number of factors in which it differs from its nearest seen one; 0 is
-seen. For numbers of objects it is the number beyond the most seen.
+seen. For numbers of objects it is the number beyond the most seen. Each world names its own splits.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,14 +13,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from recombine.scene import Composition, Factor, Scenes, compositions, concept_rows
-from recombine.worlds.circles import Circles
-from recombine.worlds.files.celeba import CelebA
-from recombine.worlds.shapes2d import Shapes2D
-from recombine.worlds.shapes3d import HUES, SCALES, Shapes3D
+from recombine.scene import Concepts, Factor, Scenes, compositions, concept_rows
 
 
-def level(composition: Composition, seen: Collection[Composition]) -> int:
+def level(composition: Concepts, seen: Collection[Concepts]) -> int:
     """Count the factors in which a composition differs from its nearest seen one (0: seen)."""
     if not seen:
         raise ValueError("a level is counted from what is seen; nothing is seen")
@@ -30,7 +26,7 @@ def level(composition: Composition, seen: Collection[Composition]) -> int:
     )
 
 
-def levels(factors: Sequence[Factor], seen: Sequence[Composition]) -> Int[Tensor, " composition"]:
+def levels(factors: Sequence[Factor], seen: Sequence[Concepts]) -> Int[Tensor, " composition"]:
     """Return the level of every composition, in the order of `compositions(factors)`."""
     if not seen:
         raise ValueError("a level is counted from what is seen; nothing is seen")
@@ -45,8 +41,8 @@ class Split:
 
     name: str
     factors: tuple[Factor, ...]
-    seen: tuple[Composition, ...]
-    left_out: tuple[Composition, ...] = ()
+    seen: tuple[Concepts, ...]
+    left_out: tuple[Concepts, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.seen:
@@ -59,16 +55,16 @@ class Split:
         return tuple(sorted(set(self._level_of.values())))
 
     @property
-    def asked(self) -> tuple[Composition, ...]:
-        """The compositions that may be asked for: all but those left out, in grid order."""
+    def compositions(self) -> tuple[Concepts, ...]:
+        """The seen and the held-out compositions: all but those left out, in grid order."""
         return tuple(self._level_of)
 
     @property
-    def held_out(self) -> tuple[Composition, ...]:
-        """The compositions that may be asked for but not trained on."""
+    def held_out(self) -> tuple[Concepts, ...]:
+        """The compositions that are tested but not trained on."""
         return tuple(which for which, away in self._level_of.items() if away > 0)
 
-    def at(self, level: int) -> tuple[Composition, ...]:
+    def at(self, level: int) -> tuple[Concepts, ...]:
         """Return the compositions of a level, in the order of the grid."""
         if level not in self.levels:
             known = ", ".join(map(str, self.levels))
@@ -78,25 +74,25 @@ class Split:
     def holds(self, scenes: Scenes) -> Bool[Tensor, " batch"]:
         """Return whether every present object of a scene is of a seen composition."""
         if scenes.concepts.shape[-1] != len(self.factors):
-            told = scenes.concepts.shape[-1]
-            raise ValueError(f"split {self.name} has {len(self.factors)} factors; got {told}")
+            given = scenes.concepts.shape[-1]
+            raise ValueError(f"split {self.name} has {len(self.factors)} factors; got {given}")
         seen = concept_rows(self.factors, self.seen).to(scenes.concepts.device)
         known = (scenes.concepts[:, :, None] == seen).all(dim=-1).any(dim=-1)
         return (known | ~scenes.present).all(dim=1)
 
     def unseen(self, scene: Scenes) -> str:
-        """Name what is not seen in a single scene."""
+        """Return the first unseen composition of a single scene, in words."""
         for row in scene.concepts[scene.present].tolist():
-            named = tuple(
+            concepts = tuple(
                 factor.concepts[concept] if 0 <= concept < len(factor.concepts) else str(concept)
                 for factor, concept in zip(self.factors, row, strict=True)
             )
-            if named not in self.seen:
-                return ", ".join(named)
+            if concepts not in self.seen:
+                return ", ".join(concepts)
         raise ValueError("everything in this scene is seen")
 
     @cached_property
-    def _level_of(self) -> dict[Composition, int]:
+    def _level_of(self) -> dict[Concepts, int]:
         away = levels(self.factors, self.seen).tolist()
         grid = zip(compositions(self.factors), away, strict=True)
         left_out = set(self.left_out)
@@ -137,7 +133,7 @@ class CountSplit:
         return torch.isin(scenes.present.sum(dim=1), seen)
 
     def unseen(self, scene: Scenes) -> str:
-        """Name what is not seen in a single scene."""
+        """Return the first unseen composition of a single scene, in words."""
         return f"{int(scene.present.sum())} objects"
 
 
@@ -170,7 +166,7 @@ def leaks(stream: Iterable[Shown], split: Split | CountSplit) -> Iterator[Shown]
 
 def at_most_one(
     factors: Sequence[Factor], out: Mapping[str, Collection[str]]
-) -> tuple[Composition, ...]:
+) -> tuple[Concepts, ...]:
     """Return the compositions in which at most one factor takes a concept that is out."""
     return tuple(
         which
@@ -179,33 +175,10 @@ def at_most_one(
     )
 
 
-def _one_change(name: str, factors: tuple[Factor, ...]) -> Split:
-    """Show the first concepts of all factors, and what differs from them in one factor."""
+def one_change(name: str, factors: tuple[Factor, ...]) -> Split:
+    """Return the split that shows the first concepts of all factors and every single change."""
     out = {factor.name: factor.concepts[1:] for factor in factors}
     return Split(name, factors, at_most_one(factors, out))
 
-
-BINARY = _one_change("binary", Shapes2D().factors)
-"""Three binary factors, digits (shape, size, colour): 000, 001, 010 and 100 are seen."""
-
-CELEBA = _one_change("celeba", CelebA.factors)
-"""The same on faces: female or male, smiling or not, black or blond hair."""
-
-_OUT = {"hue": HUES[6:], "shape": ("sphere",), "scale": SCALES[6:]}
-_CAPSULES = tuple(which for which in compositions(Shapes3D.factors) if "capsule" in which)
-SHAPES3D_240 = Split(
-    "shapes3d_240",
-    Shapes3D.factors,
-    seen=tuple(which for which in at_most_one(Shapes3D.factors, _OUT) if which not in _CAPSULES),
-    left_out=_CAPSULES,
-)
-"""Ten hues, three shapes, eight scales: out are blue to magenta, spheres, the two largest."""
-
-CIRCLES = Split(
-    "circles",
-    Circles.factors,
-    seen=tuple(which for which in compositions(Circles.factors) if which != ("blue", "small")),
-)
-"""Red and blue, big and small circles: blue and small do not meet."""
 
 COUNT_1, COUNT_1_3, COUNT_1_5 = (CountSplit(range(1, most + 1)) for most in (1, 3, 5))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from recombine import zoo
 from recombine.models.tokenizer import Autoencoder, AutoencoderModule
+from recombine.spelling import spelled
 
 
 @runtime_checkable
@@ -80,6 +81,11 @@ class Latents:
         return (tokenizer(self.name, self.of, x.device).decode(x * self.spread) + 1) / 2
 
     @property
+    def fingerprint(self) -> str:
+        """What a training depends on: the weights of the tokenizer and not its name."""
+        return fingerprint(self)
+
+    @property
     def spread(self) -> float:
         """The standard deviation of the latents of the images the tokenizer has learned from."""
         return _spread(self.name)
@@ -95,6 +101,11 @@ class Codes:
 
     name: str
     of: Autoencoder
+
+    @property
+    def fingerprint(self) -> str:
+        """What a training depends on: the weights of the tokenizer and not its name."""
+        return fingerprint(self)
 
     @torch.no_grad()
     def __call__(
@@ -115,11 +126,16 @@ class Codes:
         return away / away.square().mean().sqrt()
 
 
+def fingerprint(view: Latents | Codes) -> str:
+    """Return the kind of a view, its tokenizer as declared, and the digest of its weights."""
+    return f"{type(view).__name__}({spelled(view.of)}, weights={zoo.digest(view.name)})"
+
+
 def codebook(name: str, of: Autoencoder) -> Float[Tensor, "code latent"]:
     """Return the vectors of all codes of a shipped tokenizer; on the CPU."""
     if of.codes is None:
         raise ValueError(f"codes are of a tokenizer that has some; {name} has latents")
-    # Whoever only counts the weights of a network asks on a device without memory.
+    # The caller may be counting parameters on the meta device.
     with torch.device("cpu"):
         return tokenizer(name, of, torch.device("cpu")).codebook.detach()
 
@@ -133,7 +149,7 @@ def check(view: View) -> None:
 @cache
 def _spread(name: str) -> float:
     """Read how far a tokenizer's latents spread; once, as every training step asks."""
-    return float(zoo.record(name).measurements["latent_spread"].value)
+    return float(zoo.measured(name, "latent_spread").value)
 
 
 # What is kept must do for gradients, whoever asks for it first.

@@ -1,1 +1,1 @@
-"""How fast we are, measured beside a named peer in the same run."""
+"""Speed, measured beside that of another implementation in the same run."""

@@ -1,4 +1,4 @@
-"""Trajectories of the linear sandbox, all at once, beside one call of scipy's solver for each."""
+"""Trajectories of the linear model, all at once, beside one call of scipy's solver for each."""
 
 import math
 from functools import partial
@@ -21,7 +21,7 @@ PEERS = 8
 
 
 def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
-    """Measure both on the same starts, and how far their answers are apart."""
+    """Measure both on the same starts, and how far the results are apart."""
     count = 400_000 if device.type == "cuda" else 8_000
     starts = drawn(count).to(device)
     every = partial(together, starts)

@@ -10,19 +10,19 @@ from recombine.models.local import Local, patchwise
 
 
 def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
-    """Measure both on the same images, and how far their answers are apart."""
+    """Measure both on the same images, and how far the results are apart."""
     of, batch = Local(3, 64), 16 if device.type == "cuda" else 1
     network = of.build().to(device).eval().requires_grad_(False)
     for parameter in network.parameters():
         # Fresh networks end in zeros: give them something to disagree about.
         parameter.add_(0.02 * torch.randn_like(parameter))
     x, clock = torch.randn(batch, 3, 64, 64, device=device), torch.zeros(batch, device=device)
-    told = (torch.rand(batch, of.cells, of.cells, device=device) < 0.02).float()
+    condition = (torch.rand(batch, of.cells, of.cells, device=device) < 0.02).float()
     # In full precision: shortened products differ by more than the order of sums.
     with torch.backends.cudnn.flags(allow_tf32=False):
-        apart = (network(x, clock, told) - patchwise(network, x, clock, told)).abs().max()
-    whole = speed(partial(network, x, clock, told), batch, seconds)
-    patches = speed(partial(patchwise, network, x, clock, told), batch, seconds)
+        apart = (network(x, clock, condition) - patchwise(network, x, clock, condition)).abs().max()
+    whole = speed(partial(network, x, clock, condition), batch, seconds)
+    patches = speed(partial(patchwise, network, x, clock, condition), batch, seconds)
     return {
         "images_per_second@one_pass": whole,
         "images_per_second@patch_by_patch": patches,

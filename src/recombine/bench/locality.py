@@ -16,33 +16,33 @@ SIGMA = 1.0
 
 
 def measured(device: torch.device, seconds: float, of: UNet = STUDY_UNET) -> dict[str, Measurement]:
-    """Measure both on one image of the study's U-Net, and how far their answers are apart.
+    """Measure both on one image of the study's U-Net, and how far the results are apart.
 
-    A GPU is asked for all pixels; the peer, and a CPU, for a few, as the rate does not depend on
-    their number.
+    A GPU takes all pixels; the peer, and a CPU, a few, as the rate does not depend on their
+    number.
     """
     denoiser = Preconditioned(of.build()).to(device).eval().requires_grad_(False)
     for parameter in denoiser.parameters():
         # Fresh networks end in zeros: give them something to disagree about.
         parameter.add_(0.02 * torch.randn_like(parameter))
     x = torch.randn(1, of.channels, of.size, of.size, device=device)
-    told = torch.zeros(1, 256, device=device)
-    asked = (denoiser, x, x.new_full((1,), SIGMA), told)
+    condition = torch.zeros(1, 256, device=device)
+    arguments = (denoiser, x, x.new_full((1,), SIGMA), condition)
     few = torch.randint(of.size, (16 if device.type == "cuda" else 4, 2), device=device)
     at_once = 512 if device.type == "cuda" else 4
     # In full precision: shortened products differ by more than the order of sums.
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        ours, twin = pixel_influence(*asked, few, at_once), one_by_one(*asked, few)
+        ours, twin = pixel_influence(*arguments, few, at_once), one_by_one(*arguments, few)
     apart = (ours - twin).abs().max() / twin.max()
     many, pixels = (None, of.size**2) if device.type == "cuda" else (few, len(few))
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    batched = speed(partial(pixel_influence, *asked, many, at_once), pixels, seconds)
+    batched = speed(partial(pixel_influence, *arguments, many, at_once), pixels, seconds)
     found = {"pixels_per_second@batched": batched}
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device) / 2**30
         found[f"peak_gibibytes@{at_once}_at_once"] = known(peak)
-    alone = speed(partial(one_by_one, *asked, few), len(few), seconds)
+    alone = speed(partial(one_by_one, *arguments, few), len(few), seconds)
     return {
         **found,
         "pixels_per_second@one_by_one": alone,
@@ -55,7 +55,7 @@ def one_by_one(
     denoiser: Denoiser,
     x: Float[Tensor, "1 channel height width"],
     sigma: Float[Tensor, " 1"],
-    condition: Shaped[Tensor, " 1 *told"],
+    condition: Shaped[Tensor, " 1 *condition"],
     pixels: Int[Tensor, "pixel 2"],
 ) -> Float[Tensor, "1 pixel height width"]:
     """Return the same influence by one forward pass and a backward pass for each number."""

@@ -1,4 +1,4 @@
-"""The U-Net of diffusers, asked as we ask ours, and ours of its size."""
+"""The U-Net of diffusers behind the interface of ours, and ours of the same size."""
 
 from importlib.util import find_spec
 
@@ -8,14 +8,15 @@ from torch import Tensor, nn
 from recombine.models.entry import Vector
 from recombine.models.unet import UNet
 
-TOLD = 4
+NUMBERS = 4
+"""Numbers in the condition of either."""
 # 11.8 M weights and 14.2 GFLOP an image, against 12.6 M and 12.8 of the peer: ours does more.
-OURS = UNet(3, 64, Vector(TOLD), width=128, multipliers=(1, 1, 1, 2), attention=(16, 8), patch=1)
+OURS = UNet(3, 64, Vector(NUMBERS), width=128, multipliers=(1, 1, 1, 2), attention=(16, 8), patch=1)
 PEER_WIDTHS = (64, 128, 160, 160)
 
 
 class Peer(nn.Module):
-    """diffusers' UNet2DModel at 64 px, attention at 16 and 8 px; it is told nothing."""
+    """diffusers' UNet2DModel at 64 px, attention at 16 and 8 px; it ignores the condition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +36,7 @@ class Peer(nn.Module):
         self,
         x: Float[Tensor, "batch channel height width"],
         clock: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch channel height width"]:
         del condition
         return self.network(x, clock).sample

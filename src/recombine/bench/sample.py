@@ -19,7 +19,7 @@ GPU_STEPS, CPU_STEPS = 8, 2
 
 
 def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
-    """Measure the study U-Net, and ours and diffusers' of like size."""
+    """Measure the study U-Net, and ours and that of diffusers of about the same size."""
     batch = 256 if device.type == "cuda" else 2
     found = {
         "images_per_second@study_unet": speed(
@@ -27,7 +27,7 @@ def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
         )
     }
     if peer.available():
-        matched = speed(ours(peer.OURS.build(), peer.TOLD, batch, device), batch, seconds)
+        matched = speed(ours(peer.OURS.build(), peer.NUMBERS, batch, device), batch, seconds)
         theirs = speed(diffusers(batch, device), batch, seconds)
         found["images_per_second@matched_unet"] = matched
         found["images_per_second@diffusers"] = theirs
@@ -35,11 +35,11 @@ def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
     return found
 
 
-def ours(raw: nn.Module, told: int, batch: int, device: torch.device) -> Callable[[], object]:
+def ours(raw: nn.Module, numbers: int, batch: int, device: torch.device) -> Callable[[], object]:
     """Return our Heun sampler at work."""
     denoiser = ready(Preconditioned(raw), device)
     generator = DenoisingGenerator(denoiser, (3, 64, 64), Sampler(steps=steps_on(device)), batch)
-    condition, seeds = torch.rand(batch, told, device=device), torch.arange(batch, device=device)
+    condition, seeds = torch.rand(batch, numbers, device=device), torch.arange(batch, device=device)
     return partial(generator.seeded, condition, seeds)
 
 
@@ -47,7 +47,8 @@ def diffusers(batch: int, device: torch.device) -> Callable[[], object]:
     """Return the loop of a diffusers pipeline with Heun's scheduler: model, scheduler, model."""
     from diffusers.schedulers.scheduling_heun_discrete import HeunDiscreteScheduler
 
-    network, told = ready(peer.Peer(), device), torch.zeros(batch, peer.TOLD, device=device)
+    network = ready(peer.Peer(), device)
+    condition = torch.zeros(batch, peer.NUMBERS, device=device)
 
     @torch.no_grad()
     def work() -> Tensor:
@@ -55,8 +56,8 @@ def diffusers(batch: int, device: torch.device) -> Callable[[], object]:
         scheduler.set_timesteps(steps_on(device), device=device)
         x = torch.randn(batch, 3, 64, 64, device=device) * scheduler.init_noise_sigma
         for time in scheduler.timesteps:
-            answer = network(scheduler.scale_model_input(x, time), time.expand(batch), told)
-            x = scheduler.step(answer, time, x).prev_sample
+            output = network(scheduler.scale_model_input(x, time), time.expand(batch), condition)
+            x = scheduler.step(output, time, x).prev_sample
         return x
 
     return work
@@ -68,7 +69,7 @@ def steps_on(device: torch.device) -> int:
 
 
 def ready(network: nn.Module, device: torch.device) -> nn.Module:
-    """Return a network as it is sampled from: compiled and in bf16 on a GPU."""
+    """Return a network in the form for sampling: compiled and in bf16 on a GPU."""
     network = network.to(device).eval().requires_grad_(False)
     if device.type == "cuda":
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

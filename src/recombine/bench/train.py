@@ -7,15 +7,16 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from recombine import run
 from recombine.bench import peer
 from recombine.bench.timing import known, over, speed, times
 from recombine.denoiser import Preconditioned
+from recombine.graph import GraphedStep
 from recombine.measurement import Measurement
 from recombine.models.dit import STUDY_DIT
 from recombine.models.unet import LARGE_UNET, STUDY_UNET
 from recombine.objectives.diffusion import Diffusion
-from recombine.train import Graphed, Step, Weights
+from recombine.run.devices import machine, own_stream
+from recombine.train import Step, Weights
 
 AT_ONCE = 3
 """Transformers that are trained beside each other."""
@@ -26,14 +27,14 @@ TRAINING_FLOPS = 3
 
 
 def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
-    """Measure study and large U-Net, the pair of like size, and the graphed transformer."""
+    """Measure study and large U-Net, ours and that of diffusers, and the graphed transformer."""
     on_gpu = device.type == "cuda"
     rate = matrix_rate(device, seconds)
     found = {"matrix_tflops": times(rate, 1e-12)}
 
-    def add(name: str, raw: nn.Module, size: int, told: int, batch: int) -> Measurement:
-        cost = flops(raw, size, told)
-        images = speed(training(raw, size, told, batch, device), batch, seconds)
+    def add(name: str, raw: nn.Module, size: int, numbers: int, batch: int) -> Measurement:
+        cost = flops(raw, size, numbers)
+        images = speed(training(raw, size, numbers, batch, device), batch, seconds)
         use = flop_use(images, cost, rate)
         weights = sum(each.numel() for each in raw.parameters())
         found[f"images_per_second@{name}"], found[f"flop_use@{name}"] = images, use
@@ -44,8 +45,8 @@ def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
     if on_gpu:
         add("large_unet", LARGE_UNET.build(), 64, 256, 512)
     if peer.available():
-        ours = add("matched_unet", peer.OURS.build(), 64, peer.TOLD, 512 if on_gpu else 2)
-        theirs = add("diffusers", peer.Peer(), 64, peer.TOLD, 512 if on_gpu else 2)
+        ours = add("matched_unet", peer.OURS.build(), 64, peer.NUMBERS, 512 if on_gpu else 2)
+        theirs = add("diffusers", peer.Peer(), 64, peer.NUMBERS, 512 if on_gpu else 2)
         found["ratio@diffusers"] = over(ours, theirs)
     many = AT_ONCE if on_gpu else 1
     steps = [training(STUDY_DIT.build(), 28, 4, 256 if on_gpu else 16, device) for _ in range(many)]
@@ -64,7 +65,7 @@ def in_turn(
     steps: Sequence[Callable[[], object]], rounds: int, device: torch.device
 ) -> Callable[[], None]:
     """Return a function that takes each step so many times, as `run --together` does."""
-    own = [run.own_stream(device, len(steps)) for _ in steps]
+    own = [own_stream(device, len(steps)) for _ in steps]
 
     def take() -> None:
         for _ in range(rounds):
@@ -76,10 +77,10 @@ def in_turn(
 
 
 def training(
-    raw: nn.Module, size: int, told: int, batch: int, device: torch.device
+    raw: nn.Module, size: int, numbers: int, batch: int, device: torch.device
 ) -> Callable[[], object]:
     """Return the step that `recombine run` takes: objective, optimizer, clipping and average."""
-    accelerator = run.machine(device)
+    accelerator = machine(device)
     denoiser = Preconditioned(raw).to(device)
     if device.type == "cuda":
         denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -89,10 +90,10 @@ def training(
     step = Step(weights, Diffusion(), 1.0, noise, accelerator.prepare_model(denoiser))
     step.set_rate(1e-4)
     image = torch.randn(batch, 3, size, size, generator=noise, device=device) / 2
-    condition = torch.rand(batch, told, generator=noise, device=device)
+    condition = torch.rand(batch, numbers, generator=noise, device=device)
     if device.type != "cuda":
         return partial(step, image, condition)
-    graphed = Graphed(step)
+    graphed = GraphedStep(step)
     image = image.contiguous(memory_format=torch.channels_last)
     graphed(image, condition)
     graphed(image, condition)
@@ -104,10 +105,10 @@ def flop_use(images: Measurement, cost: int, rate: Measurement) -> Measurement:
     return times(images, TRAINING_FLOPS * cost / rate.value)
 
 
-def flops(raw: nn.Module, size: int, told: int) -> int:
+def flops(raw: nn.Module, size: int, numbers: int) -> int:
     """Return the floating-point operations of one image's forward pass."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        raw(torch.zeros(1, 3, size, size), torch.zeros(1), torch.zeros(1, told))
+        raw(torch.zeros(1, 3, size, size), torch.zeros(1), torch.zeros(1, numbers))
     return int(counter.get_total_flops())
 
 

@@ -1,7 +1,7 @@
 """`recombine bench`: how fast we are, as ratios to named peers in one run."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,28 +13,30 @@ from recombine.commands import choice
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
 from recombine.commands.render import given
+from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.report.origin import device_name
-from recombine.report.record import Record
 from recombine.report.table import quoted
+from recombine.results import Origin, Results, keep, rows
 from recombine.worlds.clevr import Clevr
 
 QUESTIONS = {
     "render": "How much faster than Blender are scenes rendered?",
     "train": "How fast does a U-Net train, and how well is the card used?",
     "sample": "How fast are images sampled?",
-    "local": "What does it gain to ask the local denoiser once instead of patch by patch?",
-    "linear": "What does it gain to follow all trajectories of the linear sandbox at once?",
-    "locality": "What does it gain to ask for the influence on many pixels at once?",
+    "local": "How much faster is one pass of the local denoiser than one pass per patch?",
+    "linear": "How much faster is it to solve all trajectories of the linear model at once?",
+    "locality": "How much faster is the influence on many pixels at once than on one at a time?",
 }
 
 
 @dataclass(frozen=True)
-class Options:
+class BenchOptions:
     """Measure speed as a ratio to a named peer; nothing else should run meanwhile.
 
     render: CLEVR scenes at 128 px against Blender, on a GPU at 64 px too. train and sample: our
-    U-Net against diffusers' of like size, where that is installed. local: one pass against 256.
+    U-Net against one of about the same size from diffusers, where that is installed. local: one
+    pass against 256.
     linear: Swing-by trajectories against scipy's solver, one by one.
     locality: influence on all pixels against a backward pass per pixel and channel.
 
@@ -42,9 +44,11 @@ class Options:
     """
 
     what: Annotated[
-        Literal["render", "train", "sample", "local", "locality", "linear"], tyro.conf.Positional
+        Literal["render", "train", "sample", "local", "locality", "linear"],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="WHAT"),
     ]
-    """What is measured."""
+    """What is measured: render, train, sample, local, locality or linear."""
     seconds: float = 5.0
     """How long to repeat each measurement."""
     scenes: Annotated[Path | None, UNSET] = None
@@ -54,20 +58,23 @@ class Options:
     device: Annotated[str | None, UNSET] = None
     """Where to measure: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
     save: Annotated[Path | None, UNSET] = None
-    """Write a record to this file."""
+    """Keep the numbers in this folder of results."""
     json: bool = False
     """Print one JSON object and nothing else on standard output."""
 
 
-def run(options: Options) -> None:
-    """Measure, say what came out and keep the record."""
+OPTIONS = BenchOptions
+
+
+def run(options: BenchOptions) -> None:
+    """Measure, print the result and keep the record."""
     if not options.seconds > 0:
         raise ValueError(f"--seconds is more than 0; got {options.seconds}")
     device = choice.chosen_device(options.device)
     started = time.perf_counter()
     found = measured(options, device)
     if options.save:
-        kept(options, device, found, time.perf_counter() - started).save(options.save)
+        keep([results(options, device, found, time.perf_counter() - started)], options.save)
     if options.json:
         printed = {name: each.printed for name, each in found.items()}
         print_json({"subject": options.what, "measurements": printed})
@@ -76,8 +83,8 @@ def run(options: Options) -> None:
         say(f"{name:38} {quoted(each)}")
 
 
-def measured(options: Options, device: torch.device) -> dict[str, Measurement]:
-    """Measure what was asked for."""
+def measured(options: BenchOptions, device: torch.device) -> dict[str, Measurement]:
+    """Run the benchmark that the options name."""
     if options.what == "render":
         scenes = given(options.scenes, Clevr(size=128), None)[0] if options.scenes else None
         return render.measured(scenes, options.with_blender, device, options.seconds)
@@ -94,28 +101,20 @@ def measured(options: Options, device: torch.device) -> dict[str, Measurement]:
     return benches[options.what](device, options.seconds)
 
 
-def command_of(options: Options) -> str:
-    """Return what to type to measure this again."""
+def command_of(options: BenchOptions) -> str:
+    """Return the command that measures this again."""
     words = ["recombine bench", options.what]
     words += ["--with-blender PYTHON"] if options.with_blender else []
     words += [f"--scenes {options.scenes}"] if options.scenes else []
     return " ".join(words)
 
 
-def kept(
-    options: Options, device: torch.device, found: dict[str, Measurement], seconds: float
-) -> Record:
-    """Return the record of this run."""
-    # Where this machine keeps its files is nobody's business.
-    declared = replace(options, save=None, with_blender=None, scenes=None, json=False)
-    headline = [name for name in found if name.startswith(("ratio@", "flop_use@", "steps_per"))]
-    return Record(
-        question=f"{QUESTIONS[options.what]} ({device.type.upper().replace('CUDA', 'GPU')})",
-        command=command_of(options),
-        experiment=repr(declared),
-        seed=0,
-        device=device_name(device),
-        seconds=seconds,
-        measurements=found,
-        headline=tuple(headline),
-    )
+def results(
+    options: BenchOptions, device: torch.device, found: dict[str, Measurement], seconds: float
+) -> Results:
+    """Return the numbers as results; the cell is named after what ran and where, train_h200."""
+    name = device_name(device)
+    where = name.split()[-1].lower() if device.type == "cuda" else device.type
+    cell, command = f"{options.what}_{where}", command_of(options)
+    origin = Origin("bench", cell, 0, name, seconds=seconds, command=command)
+    return Results(origin, rows(Findings(found)))

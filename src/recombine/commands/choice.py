@@ -1,4 +1,4 @@
-"""What a user may choose: a world and the way it is set, a device, a range of counts."""
+"""What a user may choose: a world and its settings, a device, a range of counts."""
 
 import re
 from collections.abc import Sequence
@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from recombine.commands.grammar import written
 from recombine.report.words import nearest
-from recombine.scene import Composition, World, concept_rows
+from recombine.scene import Concepts, World, concept_rows
 from recombine.worlds import WORLDS
 
 SMALLEST, LARGEST = 8, 2048
@@ -46,20 +47,19 @@ def chosen_image_size(text: str) -> tuple[int, int]:
     return chosen_size(int(match[1])), chosen_size(int(match[2] or match[1]))
 
 
-def chosen_objects(text: str) -> tuple[int, int]:
-    """Read "3-6" or "4" as the fewest and the most objects of a scene."""
-    match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text)
-    fewest, most = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-    if fewest > most:
-        raise ValueError(f"objects are a count or a range, such as 4 or 3-6; got {text!r}")
+def chosen_objects(counts: Sequence[int]) -> tuple[int, int]:
+    """Return the fewest and the most objects of a scene, where every count between is possible."""
+    fewest, most = min(counts, default=-1), max(counts, default=-1)
+    if fewest < 0 or sorted(counts) != list(range(fewest, most + 1)):
+        got = written(tuple(counts))
+        raise ValueError(f"--objects is a count or a range, such as 4 or 3-6; got {got}")
     return fewest, most
 
 
-def chosen_compositions(world: World, texts: Sequence[str]) -> tuple[Composition, ...]:
-    """Read "red,cube" as one concept per factor of the world, in its order."""
-    among = tuple(tuple(concept.strip() for concept in text.split(",")) for text in texts)
-    concept_rows(world.factors, among)
-    return among
+def chosen_compositions(world: World, among: Sequence[Concepts]) -> tuple[Concepts, ...]:
+    """Return compositions that have one concept per factor of the world, in its order."""
+    concept_rows(world.factors, tuple(among))
+    return tuple(among)
 
 
 def chosen_device(name: str | None) -> torch.device:

@@ -12,6 +12,7 @@ from rich.table import Table as Printed
 from recombine import zoo
 from recombine.commands import choice
 from recombine.commands.console import drawing, print_json, say
+from recombine.commands.index import listed_world
 from recombine.commands.listing import factors_in_words
 from recombine.commands.panel import dependence
 from recombine.commands.parse import UNSET
@@ -99,8 +100,8 @@ def tour(options: DemoOptions, device: torch.device) -> list[Visit]:
     reader = zoo.detector()
     numbers = [study_numbers(stop.name) for stop in TOUR]
     say(f"placing {', '.join(map(str, COUNTS))} objects")
-    experiment = shipped_model(TOUR[0].name, device).experiment
-    placed = requests(experiment, COUNTS, options.samples, options.seed, device)
+    training = shipped_model(TOUR[0].name, device).training
+    placed = requests(training, COUNTS, options.samples, options.seed, device)
     visits = [true_renders(placed, reader)]
     for stop, known in zip(TOUR, numbers, strict=True):
         say(f"{stop.name} ({stop.label}) draws {options.samples * len(COUNTS)} images")
@@ -247,7 +248,7 @@ def worlds(seed: int, device: torch.device) -> Section:
 
 def about(world: World) -> str:
     """Return the size of a world's images and its factors."""
-    return f"{world.size} px; {factors_in_words(world, '; ')}"
+    return f"{world.size} px; {factors_in_words(listed_world(world), '; ')}"
 
 
 def printed(visits: list[Visit], samples: int) -> Printed:

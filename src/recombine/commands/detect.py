@@ -1,4 +1,4 @@
-"""`recombine detect`: what our reader sees in CLEVR-like images."""
+"""`recombine detect`: the objects that the shipped detector finds in CLEVR-like images."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,10 +29,10 @@ _COLUMNS = ("x", "y", "shape", "colour", "size", "material", "confidence")
 
 
 @dataclass(frozen=True)
-class Options:
+class DetectOptions:
     """Find the objects in CLEVR-like images of any size: place, shape, colour, size, material.
 
-    Places are centres from 0 to 1, x right and y down; the surest object comes first.
+    Places are centres from 0 to 1, x right and y down; the most certain object comes first.
 
     Example: recombine detect pictures/clevr_000000.png --json
     """
@@ -40,7 +40,7 @@ class Options:
     images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES")]
     """Images, or folders of images."""
     threshold: Annotated[float | None, UNSET] = None
-    """Leave out objects less sure than this, from 0 to 1 (default: the reader's own)."""
+    """Leave out objects of a lower confidence, from 0 to 1 (default: the detector's own)."""
     out: Annotated[Path | None, UNSET] = None
     """New folder for the images with every found centre marked."""
     device: Annotated[str | None, UNSET] = None
@@ -49,8 +49,11 @@ class Options:
     """Print one JSON object and nothing else on standard output."""
 
 
-def run(options: Options) -> None:
-    """Read every image and print what is in it."""
+OPTIONS = DetectOptions
+
+
+def run(options: DetectOptions) -> None:
+    """Read every image and print the objects in it."""
     paths = chosen_images(options.images)
     device = choice.chosen_device(options.device)
     if options.out is not None:
@@ -66,7 +69,7 @@ def run(options: Options) -> None:
             read.append({"image": str(path), "objects": objects})
             advance(1)
     if options.json:
-        print_json({"subject": f"zoo:{zoo.DETECTOR}", "measurements": {}, "images": read})
+        print_json({"subject": f"{zoo.PREFIX}detector", "measurements": {}, "images": read})
     else:
         print("\n\n".join(table(each["image"], each["objects"]) for each in read))
     if options.out is not None:
@@ -74,7 +77,7 @@ def run(options: Options) -> None:
 
 
 def chosen_reader(threshold: float | None) -> Reader:
-    """Return the shipped reader, with the user's threshold if there is one."""
+    """Return the shipped detector, with the user's threshold if there is one."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"--threshold lies in [0, 1]; got {threshold}")
     reader = zoo.detector()
@@ -82,7 +85,7 @@ def chosen_reader(threshold: float | None) -> Reader:
 
 
 def chosen_images(given: Sequence[Path]) -> list[Path]:
-    """Return the files that are meant; a folder stands for the images in it."""
+    """Return the given files; a folder stands for the images in it."""
     if not given:
         raise ValueError("name an image or a folder of images to read")
     found: list[Path] = []

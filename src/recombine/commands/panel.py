@@ -1,8 +1,6 @@
 """The part of the demo's page that says why: what a place in the image depends on."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -10,10 +8,11 @@ from PIL.ImageFont import load_default
 
 from recombine import zoo
 from recombine.commands.tour import Stop, Visit
-from recombine.figures.locality import kept_maps
+from recombine.figures.locality import HeatMap, heat_maps
 from recombine.report.page import Group, Picture, Section
-from recombine.report.picture import Place
 from recombine.report.table import quoted
+from recombine.results import arrays
+from recombine.results.query import HOME
 
 CAPTION = (
     "If each place depends only on the condition near it, nine requested objects are nine easy "
@@ -26,33 +25,13 @@ CAPTION = (
 _SIDE, _REACH = 480, 26
 
 
-@dataclass(frozen=True)
-class InfluenceMap:
-    """What a place depends on: each pixel of a noisy image (0 to 1), and each requested object."""
-
-    sigma: str
-    place: Place
-    pixels: Sequence[Sequence[float]]
-    requested: Sequence[Place]
-    shares: Sequence[float]
-
-    @property
-    def own(self) -> int:
-        """The number of the object that is requested at this place."""
-        gaps = [math.dist(each, self.place) for each in self.requested]
-        return gaps.index(min(gaps))
-
-
-def influence_map(name: str) -> InfluenceMap | None:
-    """Read a map of a shipped model, at the highest noise of which there is one."""
-    record = zoo.record(name)
-    maps, requested = kept_maps(record), record.curves.get("locality_places", [])
-    if not maps or not requested:
+def influence_map(name: str) -> HeatMap | None:
+    """Return a map of a shipped model at the highest noise, where its study's results are."""
+    if not HOME.exists():
         return None
-    shown = max(maps, key=lambda each: float(each["sigma"]))
-    levels = [[int(level) / 999 for level in line.split()] for line in shown["map"]]
-    places = [(x, y) for x, y in requested]
-    return InfluenceMap(shown["sigma"], tuple(shown["pixel"]), levels, places, shown["heard"])
+    facts = zoo.load(name).facts
+    found = heat_maps(arrays(facts["study"]), f"{facts['cell']}/seed{facts['seed']}")
+    return found[-1] if found else None
 
 
 def dependence(visits: Sequence[Visit]) -> list[Section]:
@@ -76,12 +55,12 @@ def _group(visit: Visit) -> Group | None:
     return Group(stop.label, note, (Picture.of(drawn(shown), _words(stop, shown)),))
 
 
-def _words(stop: Stop, shown: InfluenceMap) -> str:
+def _words(stop: Stop, shown: HeatMap) -> str:
     own = f"{100 * shown.shares[shown.own]:.0f} %"
     return f"{stop.label}: {own} of the influence is that of the object requested there"
 
 
-def drawn(shown: InfluenceMap) -> Image.Image:
+def drawn(shown: HeatMap) -> Image.Image:
     """Return the map, with a circle and a share at each requested place, its own in blue."""
     # Square roots, so that faint influence shows.
     levels = 255 - 190 * np.sqrt(np.array(shown.pixels))

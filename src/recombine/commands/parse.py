@@ -1,89 +1,138 @@
 """From words on the command line to a dataclass of options, or to one line that says why not."""
 
-import contextlib
-import io
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar, get_args
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-Options = TypeVar("Options")
+# The only place where tyro says what is wrong as data (docs/decisions/028).
+from tyro import _errors as refusals
+
+from recombine.commands.grammar import registry
+from recombine.report.words import listed, nearest
+
+T = TypeVar("T")
 
 UNSET = tyro.conf.arg(help_behavior_hint="")
 """Marks an option whose default is None: its help says in words what that means."""
 
 
-def parsed(kind: type[Options], program: str, words: Sequence[str]) -> Options:
-    """Read the options of a command; tyro's boxed complaint becomes a ValueError of one line."""
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                kind,
-                prog=program,
-                args=words,
-                config=(tyro.conf.FlagCreatePairsOff,),
-                registry=_plain_words(),
-            )
-    except SystemExit as stop:
-        if stop.code == 0:
-            raise
-        raise ValueError(one_line(complaint.getvalue(), program)) from stop
+def parsed(kind: type[T], program: str, words: Sequence[str]) -> T:
+    """Read the options of a command; what is wrong with them is one line of a ValueError."""
+    with refusals.on_parse_error(_refusal(kind, program, words)):
+        return tyro.cli(
+            kind,
+            prog=program,
+            args=words,
+            config=(tyro.conf.FlagCreatePairsOff,),
+            registry=registry(),
+        )
 
 
-def one_line(box: str, program: str) -> str:
-    """Return what tyro says inside its box: the reason, and the option it thinks was meant."""
-    # Whether the box is coloured or drawn in ASCII depends on the terminal.
-    plain = re.sub(r"\x1b\[[\d;]*m|[╭╮╰╯│]", "", box).replace("─", "-")
-    _, *lines = plain.splitlines()
-    paragraphs = re.split(r"\s*^\s*-{4,}\s*$\s*", "\n".join(lines), flags=re.MULTILINE)
-    reason = next(filter(None, (" ".join(each.split()) for each in paragraphs)), "wrong options")
-    meant = re.search(r"Perhaps you meant:?\s+(--[\w-]+)", plain)
-    suggestion = f"; did you mean {meant[1]}?" if meant else ""
-    return f"{reason}{suggestion} (see {program} --help)"
+def recognized(kind: type[T], program: str, words: Sequence[str]) -> tuple[T, list[str]]:
+    """Read the options of a command, and return the words that are not among them.
+
+    With `--help` as the first word it shows these options; after a name, `--help` is left over,
+    for the options of what is named.
+    """
+    with refusals.on_parse_error(_refusal(kind, program, words)):
+        return tyro.cli(
+            kind,
+            prog=program,
+            args=words,
+            config=(tyro.conf.FlagCreatePairsOff,),
+            registry=registry(),
+            return_unknown_args=True,
+            add_help=not words or words[0].startswith("-"),
+        )
 
 
-def _plain_words() -> ConstructorRegistry:
-    """Read numbers, texts and paths so that a wrong one is named in words, not in Python's."""
-    registry = ConstructorRegistry()
-    registry.primitive_rule(_plain)
-    return registry
+def overridden(value: T, words: Sequence[str], program: str) -> T:
+    """Return a frozen dataclass value with the fields set that the words name.
+
+    What cannot be typed, such as a function, is no option.
+    """
+    kind = type(value)
+    with refusals.on_parse_error(_refusal(kind, program, words)):
+        return tyro.cli(
+            kind,
+            default=value,
+            prog=program,
+            description="Fields that can be set, beside the options of the command itself.",
+            args=words,
+            config=(tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed),
+            registry=registry(),
+        )
 
 
-def _plain(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    kinds = set(get_args(info.type) or (info.type,))
-    read: dict[type, tuple[str, Callable[[str], Any]]] = {
-        int: ("N", _whole),
-        float: ("X", _decimal),
-        str: ("TEXT", str),
-        Path: ("PATH", Path),
-    }
-    found = [kind for kind in read if kinds - {NoneType} == {kind}]
-    if not found:
-        return None
-    metavar, convert = read[found[0]]
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda words: convert(words[0]),
-        is_instance=lambda value: isinstance(value, tuple(kinds)),
-        str_from_instance=lambda value: [str(value)],
-    )
+def _refusal(
+    kind: type[Any], program: str, words: Sequence[str]
+) -> Callable[[refusals.ParseErrorEvent], None]:
+    """Return what is called with tyro's reason to refuse, and raises it as one line."""
+    options = [
+        f"--{field.name.replace('_', '-')}"
+        for field in fields(kind)
+        if tyro.conf.Positional not in getattr(field.type, "__metadata__", ())
+    ]
+
+    def refuse(event: refusals.ParseErrorEvent) -> None:
+        if reason := _reason(event, options, words):
+            raise ValueError(f"{reason} (see {program} --help)") from None
+
+    return refuse
 
 
-def _whole(word: str) -> int:
-    try:
-        return int(word)
-    except ValueError:
-        raise ValueError(f"expected a whole number, got {word!r}") from None
+def _reason(
+    event: refusals.ParseErrorEvent, options: Sequence[str], words: Sequence[str]
+) -> str | None:
+    """Return what is wrong in words; nothing where tyro's own box has to do."""
+    match event:
+        # A mistyped option takes the next words with it, so it may be why one is missing.
+        case (
+            refusals.UnrecognizedArgs(tokens=[word, *_])
+            | refusals.MissingArgs(unrecognized_tokens=[word, *_])
+        ):
+            return _unrecognized(word, options)
+        case refusals.BadValue(argument=argument) if argument.is_positional():
+            mistyped = [word for word in words if _is_option(word) and _option(word) not in options]
+            return _unrecognized(mistyped[0] if mistyped else words[-1], options)
+        case refusals.MissingArgs(missing_arguments=missing):
+            return f"{listed(_name(each.arg) for each in missing)} is missing"
+        case refusals.BadValue(argument=argument, reason="too_few_values"):
+            return f"{_name(argument)} needs a value, {argument.lowered.metavar}"
+        case refusals.InvalidChoice(argument=argument, value=value, choices=choices):
+            known = ", ".join(choices)
+            meant = nearest(value, choices)
+            return f"{_name(argument)}: expected one of {known}, got {value!r}{meant}"
+        case refusals.InstantiationFailure(argument=None, message=message):
+            return message
+        case refusals.InstantiationFailure(argument=argument, message=message):
+            return f"{_name(argument)}: {message}"
+    return None
 
 
-def _decimal(word: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        raise ValueError(f"expected a number, got {word!r}") from None
+def _unrecognized(word: str, options: Sequence[str]) -> str:
+    """Return what is wrong with a word that is no option and no value of one."""
+    if not _is_option(word):
+        return f"{word!r} is one too many"
+    option = _option(word)
+    if option in options:
+        return f"{option} cannot be set on the command line"
+    return f"{option} is not an option{nearest(option, options)}"
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word.lstrip("-")[:1].isalpha()
+
+
+def _option(word: str) -> str:
+    """Return --the-option of the word --the_option=5."""
+    return word.partition("=")[0].replace("_", "-")
+
+
+def _name(argument: Any) -> str:
+    """Return what the help calls an argument: --count, or WORLD."""
+    if argument.is_positional():
+        return str(argument.lowered.metavar)
+    return "/".join(argument.lowered.name_or_flags)

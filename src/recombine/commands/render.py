@@ -12,6 +12,7 @@ import tyro
 
 from recombine.commands import choice
 from recombine.commands.console import image_progress, print_json, say
+from recombine.commands.grammar import Names
 from recombine.commands.parse import UNSET
 from recombine.measurement import Measurement
 from recombine.report.files import naming, new_folder, refuse_occupied
@@ -25,7 +26,7 @@ SCENES = "scenes.json"
 
 
 @dataclass(frozen=True)
-class Options:
+class RenderOptions:
     """Render images of a world, and write down the scenes they show.
 
     Example: recombine render clevr --count 64 --objects 1-9 --out pictures
@@ -41,10 +42,11 @@ class Options:
     """New folder for the images and scenes.json (default: the world's name)."""
     size: Annotated[int | None, UNSET] = None
     """Side of an image in pixels, 8 to 2048 (default: the world's own)."""
-    objects: Annotated[str | None, UNSET] = None
+    objects: Annotated[tuple[int, ...] | None, UNSET] = None
     """How many objects a scene has, such as 4 or 3-6 (default: the world's own)."""
-    composition: tuple[str, ...] = ()
-    """Only these, a concept per factor as `recombine list` orders them: cube,red,metal,small ..."""
+    composition: tyro.conf.UseAppendAction[tuple[Names, ...]] = ()
+    """A concept per factor as `recombine list` orders them, such as cube,red,metal,small: only this
+    composition; repeat the option for several."""
     jitter: bool = False
     """Move camera and lamps a little, as CLEVR does."""
     scenes: Annotated[Path | None, UNSET] = None
@@ -66,13 +68,16 @@ class Part:
     first: int
 
 
-def run(options: Options) -> None:
-    """Render what was asked for into a new folder."""
+OPTIONS = RenderOptions
+
+
+def run(options: RenderOptions) -> None:
+    """Render into a new folder."""
     folder = options.out or Path(options.world)
     world = configured(options)
     device = choice.chosen_device(options.device)
     refuse_occupied(folder)
-    total, parts = asked(options, world, device)
+    total, parts = chosen_scenes(options, world, device)
     started = time.perf_counter()
     with new_folder(folder) as partial, image_progress(f"rendering {world.name}", total) as advance:
         for images in written(world, parts, partial):
@@ -80,7 +85,7 @@ def run(options: Options) -> None:
     report(options, world, total, folder, time.perf_counter() - started)
 
 
-def configured(options: Options) -> World:
+def configured(options: RenderOptions) -> World:
     """Return the world with everything set that the user set."""
     world = choice.chosen_world(options.world)
     if options.size is not None:
@@ -95,17 +100,19 @@ def configured(options: Options) -> World:
     return world
 
 
-def asked(options: Options, world: World, device: torch.device) -> tuple[int, Iterator[Part]]:
-    """Return how many scenes were asked for, and the scenes in batches."""
+def chosen_scenes(
+    options: RenderOptions, world: World, device: torch.device
+) -> tuple[int, Iterator[Part]]:
+    """Return the number of scenes, and the scenes in batches."""
     if options.scenes is None:
         if options.image_size is not None:
-            raise ValueError(f"--image-size {options.image_size} needs the --scenes it is about")
+            raise ValueError(f"--image-size {options.image_size} needs --scenes")
         count = 16 if options.count is None else options.count
         if count < 1:
             raise ValueError(f"--count is 1 or more; got {count}")
         return count, numbered(world, count, options.seed or 0, device)
     for name in ("count", "seed", "objects", "composition", "jitter"):
-        if getattr(options, name) != getattr(Options, name):
+        if getattr(options, name) != getattr(RenderOptions, name):
             given_by = f"{options.scenes} gives them; leave it out"
             raise ValueError(f"--{name} chooses scenes, but {given_by}")
     scenes, names = given(options.scenes, world, options.image_size)
@@ -176,7 +183,7 @@ def written(world: World, parts: Iterator[Part], folder: Path) -> Iterator[int]:
         file.write("\n]}\n")
 
 
-def report(options: Options, world: World, total: int, folder: Path, seconds: float) -> None:
+def report(options: RenderOptions, world: World, total: int, folder: Path, seconds: float) -> None:
     """Say what was written, where, and how fast."""
     speed = total / seconds
     if options.json:

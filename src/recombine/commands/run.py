@@ -1,73 +1,51 @@
-"""`recombine run`: train or go on training, measure, and write a record."""
+"""`recombine run`: train or go on training, measure, and keep the results."""
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import tyro
 from rich.progress import Progress
 
 from recombine import run as runner
-from recombine import views
+from recombine import studies, views
 from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
-from recombine.commands.parse import UNSET
-from recombine.compute import Calculation
-from recombine.experiment import Experiment, Plan
-from recombine.experiments import declared
-from recombine.figures import figures
-from recombine.report.record import Record
+from recombine.commands.parse import UNSET, overridden
+from recombine.figures import draw
 from recombine.report.table import duration, quoted
-from recombine.report.words import nearest
+from recombine.run import Kept, Plan
+from recombine.study import Cell
 
 FAILED, INTERRUPTED = 1, 130
-OVERRIDES = ("steps", "batch", "learning_rate", "warm_up", "ema", "clip", "weight_decay")
-
-Planned: TypeAlias = Plan | Calculation
 
 
 @dataclass(frozen=True)
-class Options:
-    """Train, measure and write runs/EXPERIMENT/VARIANT/seedK/record.json.
+class RunOptions:
+    """Train, measure and keep the results in runs/STUDY/CELL/seedK.
 
-    The same command again goes on where it stopped. EXPERIMENT alone is its first variant,
-    EXPERIMENT:all is every one.
+    The same command again goes on where it stopped. STUDY alone is all its cells. Further options
+    change fields of the training's budget (--steps 500, --learning-rate 3e-4, ...), or of what is
+    computed (recombine run swing_by:base --means 1,3); recombine list STUDY names the cells.
 
-    Example: recombine run denoise_toy:all --seeds 0-2 --tiny
+    Example: recombine run toy --seeds 0-2 --tiny
     """
 
-    names: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT[:VARIANT]")
-    ]
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="STUDY[:CELL]")]
     """What to run (see recombine list)."""
     tiny: bool = False
     """Shrink to seconds: does it run at all?"""
-    seeds: Annotated[str | None, UNSET] = None
-    """Which seeds: 0-2 or 0,3,5 (default: those of the experiment)."""
+    seeds: Annotated[tuple[int, ...] | None, UNSET] = None
+    """Which seeds: 0-2 or 0,3,5 (default: those of the cell)."""
     seed: Annotated[int | None, UNSET] = None
     """One seed."""
     device: Annotated[str | None, UNSET] = None
     """Where to run: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
     out: Path = Path("runs")
     """Folder for the runs."""
-    steps: Annotated[int | None, UNSET] = None
-    """Train for this many steps (default of this and the next six: the experiment's budget)."""
-    batch: Annotated[int | None, UNSET] = None
-    """Images per step, over all processes."""
-    learning_rate: Annotated[float | None, UNSET] = None
-    """The highest learning rate."""
-    warm_up: Annotated[int | None, UNSET] = None
-    """Steps until the learning rate is highest."""
-    ema: Annotated[float | None, UNSET] = None
-    """Share of the averaged weights that a step keeps."""
-    clip: Annotated[float | None, UNSET] = None
-    """The longest gradient."""
-    weight_decay: Annotated[float | None, UNSET] = None
-    """What a step takes of every weight, times its learning rate."""
     save_every: int = 1000
     """Steps between checkpoints."""
     eager: bool = False
@@ -78,11 +56,39 @@ class Options:
     """Print one JSON object and nothing else on standard output."""
 
 
-def run(options: Options) -> int:
-    """Run every variant with every seed, and draw the figures."""
-    plans = planned(options)
+OPTIONS = RunOptions
+FIELDS = True
+
+
+def run(options: RunOptions, words: Sequence[str] = ()) -> int:
+    """Run every cell with every seed, and draw the figures."""
+    plans = planned(options, words)
+    trained = [plan for plan in plans if isinstance(plan.declared, Cell)]
+    done: list[tuple[Plan, Kept]] = []
+    try:
+        for plan in plans:
+            if plan not in trained:
+                done.append((plan, computed(plan, options)))
+                announce(*done[-1], options.out)
+        if trained:
+            done += train(trained, options)
+    except runner.Interrupted as stop:
+        say(f"recombine: {stop}")
+        return INTERRUPTED
+    except runner.Diverged as error:
+        say(f"recombine: {error}")
+        return FAILED
+    drawn = figures(done, options.out)
+    if options.json and done:
+        runs = [described(*each) for each in done]
+        print_json({**(runs[0] if len(runs) == 1 else {"runs": runs}), "figures": drawn})
+    return 0
+
+
+def train(plans: Sequence[Plan], options: RunOptions) -> list[tuple[Plan, Kept]]:
+    """Train and measure, so many at once; say what came out of each."""
+    done: list[tuple[Plan, Kept]] = []
     accelerator = runner.machine(choice.chosen_device(options.device))
-    records: list[tuple[Plan, Record]] = []
     try:
         for at in range(0, len(plans), options.together):
             group = plans[at : at + options.together]
@@ -92,93 +98,60 @@ def run(options: Options) -> int:
                     for watch in watches
                 ]
                 found = runner.together(group, accelerator, settings)
-            for plan, record in zip(group, found, strict=True):
-                if record:
-                    records.append((plan, record))
-                    announce(plan, record, options.out)
-    except runner.Interrupted as stop:
-        say(f"recombine: {stop}")
-        return INTERRUPTED
-    except runner.Diverged as error:
-        say(f"recombine: {error}")
-        return FAILED
+            for plan, kept in zip(group, found, strict=True):
+                if kept:
+                    done.append((plan, kept))
+                    announce(plan, kept, options.out)
     finally:
         accelerator.end_training()
-    drawn = draw(records, options.out)
-    if options.json and records:
-        runs = [described(*each) for each in records]
-        print_json({**(runs[0] if len(runs) == 1 else {"runs": runs}), "figures": drawn})
-    return 0
+    return done
 
 
-def planned(options: Options) -> list[Plan]:
-    """Return one plan per variant and seed."""
+def computed(plan: Plan, options: RunOptions) -> Kept:
+    """Compute one cell, with a bar of its parts."""
+    with console.bar() as bar:
+        task = bar.add_task(plan.name, total=None, speed="")
+
+        def watch(done: int, of: int) -> None:
+            bar.update(task, completed=done, total=of)
+
+        return runner.compute(plan, choice.chosen_device(options.device), options.out, watch)
+
+
+def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
+    """Return one plan per cell and seed; what cannot be run is said before anything starts."""
     if not options.names:
-        raise ValueError("name an experiment to run (see recombine list)")
+        raise ValueError("name a study to run (see recombine list)")
     if options.seeds is not None and options.seed is not None:
-        raise ValueError(f"--seed {options.seed} and --seeds {options.seeds} exclude each other")
+        raise ValueError("--seed and --seeds exclude each other; got both")
     if not 1 <= options.together <= runner.AT_ONCE:
         most, got = runner.AT_ONCE, options.together
         raise ValueError(f"1 to {most} runs are trained at once; got --together {got}")
-    given = {name: getattr(options, name) for name in OVERRIDES}
-    overrides = {name: value for name, value in given.items() if value is not None}
-    seeds = (options.seed,) if options.seed is not None else chosen_seeds(options.seeds)
+    seeds = (options.seed,) if options.seed is not None else options.seeds
     plans = [
         plan
         for text in options.names
-        for name, variant in chosen_variants(text)
-        for plan in seeded(name, variant, seeds, options.tiny, overrides)
+        for study, key in studies.chosen(text)
+        for plan in seeded(study, key, seeds, options.tiny, words)
     ]
     for plan in plans:
-        views.check(plan.experiment.view)
+        if isinstance(plan.declared, Cell):
+            views.check(plan.declared.training.view)
     return plans
 
 
 def seeded(
-    name: str, variant: str, seeds: Sequence[int], tiny: bool, overrides: dict[str, Any]
+    name: str, key: str, seeds: Sequence[int] | None, tiny: bool, words: Sequence[str]
 ) -> list[Plan]:
-    """Return the plans of one variant; without seeds, with those it declares."""
-    experiment = declared()[name][variant]
-    if not isinstance(experiment, Experiment):
-        raise ValueError(f"{name}:{variant} is computed, not trained: it has no steps and weights")
-    experiment = experiment.tiny() if tiny else experiment
-    budget = experiment.budget
-    budget = budget.of_steps(overrides["steps"]) if "steps" in overrides else budget
-    experiment = replace(experiment, budget=replace(budget, **overrides))
-    chosen = seeds or experiment.seeds
-    return [Plan(name, variant, experiment, seed, tiny, overrides) for seed in chosen]
-
-
-def chosen_variants(text: str) -> list[tuple[str, str]]:
-    """Read "denoise_toy", "denoise_toy:base" or "denoise_toy:all"."""
-    name, _, variant = text.partition(":")
-    known = declared()
-    if name not in known:
-        names = ", ".join(known)
-        raise ValueError(f"experiment {name!r} is not one of {names}{nearest(name, list(known))}")
-    variants = list(known[name])
-    if variant == "all":
-        return [(name, each) for each in variants]
-    if variant and variant not in variants:
-        listed = ", ".join([*variants, "all"])
-        raise ValueError(
-            f"variant {variant!r} of {name} is not one of {listed}{nearest(variant, variants)}"
-        )
-    return [(name, variant or variants[0])]
-
-
-def chosen_seeds(text: str | None) -> list[int]:
-    """Read "0-2" or "0,3,5"."""
-    if text is None:
-        return []
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
-        found = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
-        if not found:
-            raise ValueError(f"seeds are numbers or ranges, such as 0-2 or 0,3,5; got {text!r}")
-        seeds += found
-    return list(dict.fromkeys(seeds))
+    """Return the plans of one cell; without seeds, with those it declares."""
+    study = studies.load(name)
+    cell = study.cells[key].tiny() if tiny else study.cells[key]
+    value: Any = cell.training.budget if isinstance(cell, Cell) else cell
+    changed = overridden(value, words, f"recombine run {name}:{key}")
+    pairs = {each.name: getattr(changed, each.name) for each in fields(value)}
+    changes = {name: new for name, new in pairs.items() if new != getattr(value, name)}
+    chosen = seeds or (cell.seeds if isinstance(cell, Cell) else (0,))
+    return [runner.planned(name, study, key, seed, tiny, changes) for seed in chosen]
 
 
 @contextmanager
@@ -189,9 +162,8 @@ def progress(plans: Sequence[Plan], quiet: bool) -> Iterator[list[runner.Watch]]
 
 
 def _watch(plan: Plan, bar: Progress) -> runner.Watch:
-    budget = plan.experiment.budget
-    name = f"{plan.name}:{plan.variant} seed {plan.seed}"
-    task = bar.add_task(name, total=budget.steps, speed="")
+    budget = plan.trained.training.budget
+    task = bar.add_task(f"{plan.name} seed {plan.seed}", total=budget.steps, speed="")
     before: list[tuple[int, float]] = []
 
     def watch(step: int, loss: float) -> None:
@@ -204,33 +176,35 @@ def _watch(plan: Plan, bar: Progress) -> runner.Watch:
     return watch
 
 
-def announce(plan: Planned, record: Record, out: Path) -> None:
-    """Say what came out and where the record is."""
-    answers = "; ".join(f"{name} {quoted(record.measurements[name])}" for name in record.headline)
-    where = plan.folder(out) / "record.json"
-    say(f"{plan.name}:{plan.variant} seed {plan.seed}: {answers}")
-    say(f"  {duration(record.seconds)} on {record.device}; {where}")
-    for _, text in record.curves.get("alarms", ()):
+def announce(plan: Plan, kept: Kept, out: Path) -> None:
+    """Say what came out and where the results are."""
+    study = studies.load(plan.study)
+    # Tiny runs measure too little for some numbers.
+    shown = [name for name in study.headline if name in kept.measurements]
+    answers = "; ".join(f"{name} {quoted(kept.measurements[name])}" for name in shown)
+    say(f"{plan.name} seed {plan.seed}: {answers}")
+    if study.note:
+        say(f"  note: {study.note}")
+    say(f"  {duration(kept.seconds)} on {kept.device}; {plan.folder(out)}")
+    for text in kept.alarms:
         say(f"  alarm: {text}")
 
 
-def draw(records: Sequence[tuple[Planned, Record]], out: Path) -> list[str]:
-    """Draw the figure of each experiment that has one; return where they are."""
+def figures(done: Sequence[tuple[Plan, Kept]], out: Path) -> list[str]:
+    """Draw the figure of each study that has one from the runs under `out`; say where it is."""
     drawn = []
-    known = figures()
-    for name in dict.fromkeys(plan.name for plan, _ in records):
-        if name in known:
-            mine = [(plan, record) for plan, record in records if plan.name == name]
-            # A tiny run must not draw over a real one.
-            path = out / name / f"{name}{'-tiny' * mine[0][0].tiny}.svg"
-            known[name]([record for _, record in mine]).savefig(path)
+    for name, tiny in dict.fromkeys((plan.study, plan.tiny) for plan, _ in done):
+        # A tiny run must not draw over a real one.
+        path = out / name / f"{name}{'-tiny' * tiny}.svg"
+        if draw(name, [kept.path for plan, kept in done if plan.study == name], path):
             say(f"figure: {path}")
             drawn.append(str(path))
     return drawn
 
 
-def described(plan: Planned, record: Record) -> dict[str, Any]:
+def described(plan: Plan, kept: Kept) -> dict[str, Any]:
     """Return what is said of a run in JSON."""
-    values = {name: asdict(each) for name, each in record.measurements.items()}
-    subject = f"{plan.name}:{plan.variant}"
-    return {"subject": subject, "seed": plan.seed, "measurements": values}
+    values = {name: asdict(each) for name, each in kept.measurements.items()}
+    note = studies.load(plan.study).note
+    said = {"subject": plan.name, "seed": plan.seed, "measurements": values}
+    return {**said, "note": note} if note else said

@@ -19,17 +19,19 @@ from recombine import zoo
 from recombine.commands import choice
 from recombine.commands.console import drawing, print_json, say
 from recombine.commands.detect import described, table
-from recombine.commands.measure import chosen_checkpoint, plan_of, subject_of, with_steps
+from recombine.commands.measure import with_steps
 from recombine.commands.parse import UNSET
 from recombine.condition import EncodesPlaces
-from recombine.experiment import Experiment, Trained
 from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement, Number, student_t
 from recombine.reader import Found
 from recombine.report.files import write_bytes
 from recombine.report.picture import Place, Ring, enlarged, pictures, png, tiled
 from recombine.report.table import quoted
-from recombine.sample.heun import Drawn
+from recombine.run import Model
+from recombine.run.model import chosen_checkpoint
+from recombine.sample.heun import Progress
+from recombine.training import Training
 from recombine.worlds.clevr import Clevr
 
 NUMBER = r"-?\d*\.?\d+(?:e-?\d+)?"
@@ -46,8 +48,8 @@ class SampleOptions:
     Example: recombine sample zoo:grid_all --at 0.3,0.4 0.7,0.6 --count 4 --mark --out four.png
     """
 
-    subject: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME_OR_CHECKPOINT")]
-    """zoo:NAME (see recombine list), EXPERIMENT[:VARIANT], the folder of a run, or a checkpoint."""
+    subject: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ZOO_OR_RUN")]
+    """zoo:NAME (see recombine list), STUDY:CELL, the folder of a run, or a checkpoint."""
     at: Annotated[tuple[str, ...], tyro.conf.arg(metavar="X,Y", help_behavior_hint="")] = ()
     """Where the objects are (default: the condition is of no object)."""
     out: Path = Path("sample.png")
@@ -57,7 +59,7 @@ class SampleOptions:
     seed: int = 0
     """Which noise to start from."""
     steps: Annotated[int | None, UNSET] = None
-    """Steps of the sampler (default: the experiment's)."""
+    """Steps of the sampler (default: the cell's)."""
     scale: int = 4
     """How many times as large to write every pixel: 1 leaves the image as the model drew it."""
     mark: bool = False
@@ -104,11 +106,11 @@ def run(options: SampleOptions) -> None:
     path = chosen_checkpoint(options.subject, 0, options.runs)
     with drawing(options.subject) as watch:
         model = loaded_model(path, options, watch)
-        chosen = chosen_places(model.experiment, options)
+        chosen = chosen_places(model.training, options)
         images = drawn(model, chosen, options)
-    counted = count(model.experiment, images, chosen)
+    counted = count(model, images, chosen)
     write_bytes(options.out, png(sheet(images, chosen, counted, options)))
-    announce(options, subject_of(options.subject, path), chosen, counted)
+    announce(options, chosen, counted)
 
 
 def check(options: SampleOptions) -> None:
@@ -122,10 +124,10 @@ def check(options: SampleOptions) -> None:
         raise ValueError(f"{options.out.parent} is no folder; expected one to write --out into")
 
 
-def loaded_model(path: Path, options: SampleOptions, watch: Drawn) -> Trained:
+def loaded_model(path: Path, options: SampleOptions, watch: Progress) -> Model:
     """Load the model of a checkpoint, to sample in so many steps."""
-    plan = plan_of(path)
-    plan = replace(plan, experiment=with_steps(plan.experiment, options.steps))
+    plan = runner.plan_of(path)
+    plan = replace(plan, declared=with_steps(plan.trained, options.steps))
     return runner.loaded(plan, path, runner.machine(choice.chosen_device(options.device)), watch)
 
 
@@ -140,9 +142,9 @@ def chosen_place(text: str) -> Place:
     return x, y
 
 
-def chosen_places(experiment: Experiment, options: SampleOptions) -> ChosenPlaces:
+def chosen_places(training: Training, options: SampleOptions) -> ChosenPlaces:
     """Return the condition on the chosen places; say so where it cannot hold all of them."""
-    encode = experiment.conditioner.encode
+    encode = training.conditioner.encode
     if not isinstance(encode, EncodesPlaces):
         raise ValueError(f"{options.subject} is not conditioned on places; --at is not for it")
     chosen = [chosen_place(text) for text in options.at]
@@ -150,7 +152,7 @@ def chosen_places(experiment: Experiment, options: SampleOptions) -> ChosenPlace
     place = torch.tensor(chosen).reshape(1, len(chosen), 2).clamp(max=1 - 2**-24)
     present = torch.ones(1, len(chosen), dtype=torch.bool)
     condition = encode.at(place, present)
-    given, kept = encode.told(place, present)
+    given, kept = encode.requested(place, present)
     for late in (present & ~kept)[0].nonzero()[:, 0].tolist():
         same = (given[0] == given[0, late]).all(dim=1) & kept[0]
         early = options.at[int(same.byte().argmax())]
@@ -160,7 +162,7 @@ def chosen_places(experiment: Experiment, options: SampleOptions) -> ChosenPlace
 
 
 def drawn(
-    model: Trained, chosen: ChosenPlaces, options: SampleOptions
+    model: Model, chosen: ChosenPlaces, options: SampleOptions
 ) -> Float[Tensor, "batch 3 height width"]:
     """Draw the images of a seed: the same on every device, and the first of more."""
     condition = chosen.condition.expand(options.count, *chosen.condition.shape[1:])
@@ -169,10 +171,10 @@ def drawn(
 
 
 def count(
-    experiment: Experiment, images: Float[Tensor, "batch 3 height width"], chosen: ChosenPlaces
+    model: Model, images: Float[Tensor, "batch 3 height width"], chosen: ChosenPlaces
 ) -> FoundAtPlaces | None:
     """Find objects in the images, where the reader knows their world."""
-    if not isinstance(experiment.world, Clevr) or zoo.DETECTOR not in zoo.names():
+    if not isinstance(model.training.world, Clevr) or "detector" not in zoo.names():
         return None
     found = zoo.detector()(images)
     place = chosen.given.expand(len(images), -1, -1)
@@ -203,9 +205,7 @@ def sheet(
     return tiled(large, ceil(sqrt(len(large))))
 
 
-def announce(
-    options: SampleOptions, subject: str, chosen: ChosenPlaces, counted: FoundAtPlaces | None
-) -> None:
+def announce(options: SampleOptions, chosen: ChosenPlaces, counted: FoundAtPlaces | None) -> None:
     """Say where the picture is and what is in it."""
     measured = counted.measurements if counted else {}
     objects = described(counted.found) if counted else []
@@ -213,7 +213,7 @@ def announce(
     if options.json:
         pairs = zip(names, objects, strict=True)
         result = {
-            "subject": subject,
+            "subject": options.subject,
             "measurements": {name: each.printed for name, each in measured.items()},
             "requested": [{"x": x, "y": y} for x, y in chosen.places],
             "condition": [{"x": x, "y": y} for x, y in chosen.given[0].tolist()],

@@ -11,21 +11,23 @@ from torch import Tensor
 
 from recombine import run as runner
 from recombine import zoo
-from recombine.commands.measure import plan_of, with_steps
+from recombine.commands.measure import with_steps
 from recombine.condition import EncodesPlaces
-from recombine.experiment import Experiment, Trained
-from recombine.experiments.length_generalization import told_apart
 from recombine.measure.length import Outcome, Request, outcome
 from recombine.measure.matching import RADIUS, matched
+from recombine.measure.requests import one_to_a_cell
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
-from recombine.render.camera import look_at, project
-from recombine.report.matrix import Panel, PanelRow, matrix
+from recombine.render.camera import look_at, places, project
+from recombine.report.matrix import LabelledPanel, LabelledRow, matrix
 from recombine.report.picture import RADIUS as AROUND
 from recombine.report.picture import Part, Ring, enlarged, pictures, ring_alone
+from recombine.report.published import published
 from recombine.report.table import duration
-from recombine.sample.heun import Drawn, unwatched
-from recombine.worlds.clevr import EXTENT, EYE, SIZES, Clevr, places
+from recombine.run import Model
+from recombine.sample.heun import Progress, unwatched
+from recombine.training import Training
+from recombine.worlds.clevr import EXTENT, EYE, SIZES, Clevr
 
 SEEN = 3
 """The most objects in an image that the shipped models were trained on."""
@@ -171,45 +173,48 @@ class Visit:
 
 
 def study_numbers(name: str) -> StudyNumbers:
-    """Read what the full study measured of a shipped model."""
-    record = zoo.record(name)
-    k_max = record.measurements.get("k_max")
-    requested = [each for each in record.measurements if each.startswith("success@")]
-    published = "" if k_max is None or k_max.paper is None else f"{k_max.paper} ({k_max.grade})"
+    """Return what the full study measured of a shipped model: its numbers lie with the weights."""
+    facts = zoo.load(name).facts
+    found = {key: Measurement(*value) for key, value in facts["measured"].items()}
+    requested = [int(key.removeprefix("success@")) for key in found if key.startswith("success@")]
+    table = published()
+    mine = table[(table.study == facts["study"]) & (table.cell == facts["cell"])]
+    reported = mine[mine.measurement == "k_max"]
+    words = [f"{row.value:g} ({row.grade})" for row in reported.itertuples()]
     return StudyNumbers(
-        k_max,
-        max((int(each.removeprefix("success@")) for each in requested), default=0),
-        record.measurements.get("conditional_locality"),
-        published,
-        f"{duration(record.seconds)} on {record.device}",
-        record.command,
+        found.get("k_max"),
+        max(requested, default=0),
+        found.get("conditional_locality"),
+        words[0] if words else "",
+        duration(facts["seconds"]),
+        runner.plan_of(zoo.path(name)).command,
     )
 
 
 def shipped_model(
-    name: str, device: torch.device, steps: int | None = None, watch: Drawn = unwatched
-) -> Trained:
+    name: str, device: torch.device, steps: int | None = None, watch: Progress = unwatched
+) -> Model:
     """Load a shipped model, to sample in so many steps."""
     path = zoo.path(name)
-    plan = plan_of(path)
-    plan = replace(plan, experiment=with_steps(plan.experiment, steps))
+    plan = runner.plan_of(path)
+    plan = replace(plan, declared=with_steps(plan.trained, steps))
     return runner.loaded(plan, path, runner.machine(device), watch)
 
 
 def requests(
-    experiment: Experiment, counts: Sequence[int], samples: int, seed: int, device: torch.device
+    training: Training, counts: Sequence[int], samples: int, seed: int, device: torch.device
 ) -> list[PlacedRequest]:
     """Return scenes of each number of objects, all in cells of their own."""
-    world, encode = experiment.world, experiment.conditioner.encode
+    world, encode = training.world, training.conditioner.encode
     if not isinstance(world, Clevr) or not isinstance(encode, EncodesPlaces):
         raise ValueError("the demo is for models of CLEVR that are conditioned on places")
     placed, part = [], part_in_use(world)
     for count in counts:
-        scenes = told_apart(
+        scenes = one_to_a_cell(
             replace(world, objects=(count, count)), samples, device, seed + NOT_TRAINED_ON
         )
         centre, present = places(scenes)[0], scenes.present
-        written = encode.told(centre, present)
+        written = encode.requested(centre, present)
         request = Request(*written, encode.at(centre, present), world.image(scenes))
         placed.append(PlacedRequest(request, centre, part))
     return placed
@@ -228,7 +233,7 @@ def part_in_use(world: Clevr) -> Part:
 
 
 def drawn(
-    model: Trained, placed: Sequence[PlacedRequest], reader: Reader, seed: int
+    model: Model, placed: Sequence[PlacedRequest], reader: Reader, seed: int
 ) -> tuple[Answer, ...]:
     """Draw every number of objects, from the same noise as any other model."""
     condition = torch.cat([each.request.condition for each in placed])
@@ -255,7 +260,7 @@ def figure(visits: Sequence[Visit], shown: int) -> Image.Image:
         for answer in visits[0].answers
     ]
     rows = [
-        PanelRow(visit.stop.label, [_panel(answer, shown) for answer in visit.answers])
+        LabelledRow(visit.stop.label, [_panel(answer, shown) for answer in visit.answers])
         for visit in visits
     ]
     *some, most = (str(answer.objects) for answer in visits[0].answers)
@@ -270,6 +275,8 @@ def in_words(objects: int) -> str:
     return f"{objects} object{'s' * (objects != 1)}"
 
 
-def _panel(answer: Answer, shown: int) -> Panel:
+def _panel(answer: Answer, shown: int) -> LabelledPanel:
     scale = ceil(256 / answer.images.shape[-1])
-    return Panel([answer.picture(number, scale) for number in range(shown)], answer.note(shown))
+    return LabelledPanel(
+        [answer.picture(number, scale) for number in range(shown)], answer.note(shown)
+    )

@@ -1,32 +1,42 @@
 """Figure: where colours are close, the way to the unseen small blue circle leads by small red.
 
-Reads the records of experiments/concept_space.py, and that of benchmarks/concept_space.py for the
-theory. Left: the share of samples that are blue and that are small, over training, when asked for
-small blue; dots are the first samples that are circles. Middle: mean of (share - 1)^2 over both.
-Right: speed in the plane. Thick lines are means over seeds, thin ones seeds, dashed ones the
-linear theory, with one time scale for all.
+Reads the study concept_space, and the theory that benchmarks/concept_space.py fits. Left: the share
+of samples that are blue and that are small, over training, when the condition is small blue; dots
+are the first samples that are circles. Middle: mean of (share - 1)^2 over both. Right: speed in the
+plane. Thick lines are means over seeds, thin ones seeds, dashed ones the linear theory, with one
+time scale for all.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeAlias
 
+import numpy as np
+import pandas as pd
+import torch
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from recombine.figures import plain
+from recombine.measure.concept_space import HELD_OUT, ConceptSpace, first_of
+from recombine.measure.trajectory import speed
 from recombine.measurement import Number
-from recombine.report.record import Record
 
-ASKED = "blue small"
-CURVES = (f"blue@{ASKED}", f"small@{ASKED}", "concept_mse", "concept_speed")
+CURVES = (f"blue@{HELD_OUT}", f"small@{HELD_OUT}", "concept_mse")
+THEORY = ("blue", "small", "concept_mse")
+"""The curves that are named after a separation: blue@0.137."""
+FULL = "full_scale"
 CLOSEST, FARTHEST = 0.1, 0.8
 """The range of separations that the colours of lines span."""
+_MEAN: dict[str, Any] = {"linewidth": 1.8}
+_SEED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4}
+_THEORY: dict[str, Any] = {"linewidth": 1.0, "linestyle": (0, (4, 2))}
 
 Row: TypeAlias = list[Number]
-"""A step, then the value of each of CURVES there."""
+"""A step, then the value of each of CURVES there, and the speed."""
 
 
 @dataclass(frozen=True)
@@ -53,73 +63,95 @@ class Line:
         ]
 
 
-def lines(records: Sequence[Record]) -> list[Line]:
+def lines(table: pd.DataFrame) -> list[Line]:
     """Return a line per separation, the closest colours first."""
+    usual = table[table["cell"].isin(separations(table)) & table["step"].notna()]
     seeds: dict[float, list[list[Row]]] = {}
-    for record in records:
-        apart, found = separation(record), rows(record)
-        if apart is not None and found:
-            seeds.setdefault(apart, []).append(found)
-    for apart, kept in _kept(records, "course").items():
-        # A record of all runs stands in for those that are not here.
-        seeds.setdefault(apart, kept)
+    for (cell, _), mine in usual.groupby(["cell", "seed"], sort=True):
+        if found := rows(mine):
+            seeds.setdefault(float(cell), []).append(found)
     every = [Line(apart, seeds[apart]) for apart in sorted(seeds)]
     return [line for line in every if line.mean]
 
 
-def separation(record: Record) -> float | None:
-    """Return how far apart the colours of a run are: 0.137 for separation_0137."""
-    match = re.search(r":separation_(\d)(\d+)\b", record.command)
-    return float(f"{match[1]}.{match[2]}") if match else None
+def separations(table: pd.DataFrame) -> list[str]:
+    """Return the cells whose condition has the usual scale."""
+    mine = table[(table["separation"] != "") & (table["scale"] != FULL)]
+    return [str(cell) for cell in mine["cell"].unique()]
 
 
-def rows(record: Record) -> list[Row]:
+def rows(table: pd.DataFrame) -> list[Row]:
     """Return what a run found at each milestone, from the first with samples that are circles."""
-    curves = [dict(record.curves.get(name, [])) for name in CURVES]
-    return [[step, *(curve[step] for curve in curves)] for step in curves[-1]]
-
-
-def _kept(records: Sequence[Record], name: str) -> dict[float, list]:
-    return {
-        float(key.removeprefix(f"{name}@")): curve
-        for record in records
-        for key, curve in record.curves.items()
-        if key.startswith(f"{name}@")
+    curves = {
+        name: dict(zip(mine["step"].tolist(), mine["value"].tolist(), strict=True))
+        for name, mine in table.sort_values("step").groupby("measurement")
     }
+    circles = curves.get(f"circles@{HELD_OUT}", {})
+    begin = first_of([*circles.values()], ConceptSpace().enough)
+    steps = [*circles][begin:]
+    if len(steps) < 2:
+        return []
+    found = [[step, *(curves[name][step] for name in CURVES)] for step in steps]
+    course = torch.tensor([row[1:3] for row in found]).double()
+    fast = speed(torch.tensor(steps).double(), course).tolist()
+    return [[*row, each] for row, each in zip(found, fast, strict=True)]
 
 
-def draw(records: Sequence[Record]) -> Figure:
+def theory(table: pd.DataFrame, separation: float) -> list[list[float]]:
+    """Return the step, blue, small and the error that the fitted theory expects."""
+    curves = [
+        table[table["measurement"] == f"{name}@{separation:g}"].sort_values("step")
+        for name in THEORY
+    ]
+    columns = [curves[0]["step"].tolist(), *(each["value"].tolist() for each in curves)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def draw(table: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figure:
     """Draw the plane of concepts, the error over steps, and the speed."""
     figure = Figure(figsize=(13, 4.2), layout="constrained")
-    plane, error, speed = figure.subplots(1, 3)
-    expected = _kept(records, "theory")
-    for line in lines(records):
+    plane, error, fast = figure.subplots(1, 3)
+    drawn = lines(table)
+    for line in drawn:
         steps, blue, small, *curves = zip(*line.mean, strict=True)
-        plane.plot(blue, small, color=line.colour, label=f"{line.separation:g}")
+        plane.plot(blue, small, color=line.colour)
         plane.plot(blue[:1], small[:1], "o", color=line.colour, markersize=5)
-        for axes, column, mean in zip((error, speed), (3, 4), curves, strict=True):
+        for axes, column, mean in zip((error, fast), (3, 4), curves, strict=True):
             for seed in line.seeds:
-                thin = {"color": line.colour, "linewidth": 0.6, "alpha": 0.4}
-                axes.plot(*([row[at] for row in seed] for at in (0, column)), **thin)
-            axes.plot(steps, mean, color=line.colour, linewidth=1.8)
-        if told := expected.get(line.separation):
-            steps, blue, small, far = zip(*told, strict=True)
-            dashed = {"color": line.colour, "linewidth": 1, "linestyle": (0, (4, 2))}
-            plane.plot(blue, small, **dashed)
-            error.plot(steps, far, **dashed)
-    _finish(plane, error, speed)
-    handles, labels = plane.get_legend_handles_labels()
-    if handles:
-        title = "colours\napart by"
-        figure.legend(handles, labels, loc="outside right center", frameon=False, title=title)
+                axes.plot(
+                    *([row[at] for row in seed] for at in (0, column)), color=line.colour, **_SEED
+                )
+            axes.plot(steps, mean, color=line.colour, **_MEAN)
+        if expected := theory(table, line.separation):
+            steps, blue, small, far = zip(*expected, strict=True)
+            plane.plot(blue, small, color=line.colour, **_THEORY)
+            error.plot(steps, far, color=line.colour, **_THEORY)
+    _finish(plane, error, fast)
+    if drawn:
+        figure.legend(handles=_legend(drawn), loc="outside right center", frameon=False, fontsize=9)
     return figure
 
 
-def _finish(plane: Axes, error: Axes, speed: Axes) -> None:
+def _legend(drawn: Sequence[Line]) -> list[Line2D]:
+    hues = [
+        Line2D([], [], color=line.colour, label=f"colours {line.separation:g} apart")
+        for line in drawn
+    ]
+    return [
+        *hues,
+        Line2D([], [], color="0.3", label="mean over seeds", **_MEAN),
+        Line2D([], [], color="0.3", label="a seed", **_SEED),
+        Line2D([], [], color="0.3", label="linear theory", **_THEORY),
+        Line2D([], [], color="0.3", marker="o", linestyle="none", label="first circles"),
+    ]
+
+
+def _finish(plane: Axes, error: Axes, fast: Axes) -> None:
     plane.set_xlim(-0.03, 1.03)
     plane.set_ylim(-0.03, 1.03)
     plane.set_aspect("equal")
-    for x, y, words in ((0, 0, "red big"), (0, 1, "red small"), (1, 0, "blue big"), (1, 1, ASKED)):
+    corners = ((0, 0, "red big"), (0, 1, "red small"), (1, 0, "blue big"), (1, 1, HELD_OUT))
+    for x, y, words in corners:
         sides: dict[str, Any] = {
             "ha": "left" if x == 0 else "right",
             "va": "bottom" if y == 0 else "top",
@@ -128,14 +160,13 @@ def _finish(plane: Axes, error: Axes, speed: Axes) -> None:
         plane.text(*place, words, fontsize=8, color="0.45", **sides)
     plane.set_xlabel("share of blue")
     plane.set_ylabel("share of small")
-    titles = ("asked for small blue circles", "error in concept space", "speed per step")
-    for axes, title in zip((plane, error, speed), titles, strict=True):
+    titles = ("condition: small blue circles", "error in concept space", "speed per step")
+    for axes, title in zip((plane, error, fast), titles, strict=True):
         axes.set_title(title, loc="left", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=8)
-    for axes in (error, speed):
+        plain(axes)
+    for axes in (error, fast):
         axes.set_xscale("log")
         axes.set_xlabel("steps")
     error.set_ylim(bottom=0)
-    speed.set_yscale("log")
-    speed.set_ylim(bottom=1e-6)
+    fast.set_yscale("log")
+    fast.set_ylim(bottom=1e-6)

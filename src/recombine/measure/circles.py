@@ -1,21 +1,27 @@
-"""Where images of one circle are in concept space: a probe that measures, and its own error."""
+"""Images of one circle: its colour and size, and where it is in concept space.
 
-from dataclasses import replace
+A circle is read off an image without a network. What reading alone gets wrong on true renders
+stands beside every error as `ceiling`, what a model that ignores its condition would get wrong as
+`chance`.
+"""
+
+from dataclasses import dataclass, replace
 from math import pi
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measure.trajectory import corner_distance
 from recombine.measurement import Measurement
 from recombine.render.raster import blurred
-from recombine.scene import Composition, Scenes
+from recombine.scene import Concepts, Scenes, compositions
 from recombine.worlds.circles import BLUR, Circles
 
-ASKED = 10_007
-"""The seed of the scenes that are asked for; no training has it."""
+SEED = 10_007
+"""The seed of the requested scenes; no training has it."""
 ROUND = 0.6
 """The least overlap of a spot with the circle of its area and centre that makes it a circle."""
 CLEAR = 48.0
@@ -26,8 +32,78 @@ LEFT = 1 - 1 / pi + 1 / (4 * pi)
 AXES = ("blue", "small")
 
 
-class Reading(NamedTuple):
-    """What the probe says of images: which are circles, and how far they went on each axis.
+@dataclass(frozen=True)
+class CircleError:
+    """Mean error of colour (root mean square of the channels) and size against the condition.
+
+    Each composition is requested by its class mean, so many `samples` of it.
+    """
+
+    samples: int = 64
+
+    name: ClassVar[str] = "circle_error"
+
+    def __call__(self, subject: Subject, generator: torch.Generator) -> Findings:
+        """Sample, read and compare; true renders and shuffled conditions are read the same way."""
+        training = subject.training
+        if not isinstance(training.world, Circles):
+            raise inapplicable(self.name, "worlds of circles", training.world)
+        measurements: dict[str, Measurement] = {}
+        drawn, conditions, ceiling = [], [], []
+        for composition in compositions(training.world.factors):
+            world = replace(training.world, among=(composition,), spread=0.0)
+            scenes = world.scenes(torch.arange(self.samples, device=subject.device), seed=1)
+            conditions.append(training.conditioner(scenes, generator))
+            drawn.append(subject.images(conditions[-1], generator))
+            ceiling.append(world.image(scenes))
+            measurements |= errors(drawn[-1], conditions[-1], f"@{' '.join(composition)}")
+        images, condition = torch.cat(drawn), torch.cat(conditions)
+        order = torch.randperm(len(condition), generator=generator, device=generator.device)
+        measurements |= errors(images, condition, "")
+        measurements |= errors(torch.cat(ceiling), condition, "_ceiling")
+        measurements |= errors(images, condition[order], "_chance")
+        return Findings(measurements, images={"samples": torch.cat([each[:8] for each in drawn])})
+
+    def tiny(self) -> "CircleError":
+        """Return the same measurement with fewer samples."""
+        return replace(self, samples=4)
+
+
+def errors(
+    image: Float[Tensor, "batch 3 height width"], condition: Float[Tensor, "batch 4"], suffix: str
+) -> dict[str, Measurement]:
+    """Return the mean error of colour and of size over images."""
+    colour, radius = read_circle(image)
+    wrong = (colour - condition[:, :3]).square().mean(dim=1).sqrt()
+    return {
+        f"colour_error{suffix}": Measurement.mean(wrong.tolist()),
+        f"size_error{suffix}": Measurement.mean((radius - condition[:, 3]).abs().tolist()),
+    }
+
+
+def read_circle(
+    image: Float[Tensor, "batch 3 height width"],
+) -> tuple[Float[Tensor, "batch 3"], Float[Tensor, " batch"]]:
+    """Return colour and radius of the circle in each image, in the units of the world.
+
+    A circle covers one corner at most, so the middle of the four is the backdrop. A radius comes
+    out too small where the border cuts the circle.
+    """
+    corners = image[..., [0, 0, -1, -1], [0, -1, 0, -1]]
+    backdrop = corners.sort(dim=-1).values[..., 1:3].mean(dim=-1)[..., None, None]
+    offset = image - backdrop
+    far = offset.square().sum(dim=1, keepdim=True).sqrt()
+    inside = (far >= 0.85 * far.amax(dim=(2, 3), keepdim=True)).to(image)
+    colour = (image * inside).sum(dim=(2, 3)) / inside.sum(dim=(2, 3))
+    # The share of the circle in each pixel: how far its colour went from backdrop to circle.
+    way = colour[..., None, None] - backdrop
+    share = (offset * way).sum(dim=1) / way.square().sum(dim=1).clamp(min=1e-6)
+    pitch = 2 / (image.shape[-1] - 1)
+    return colour, pitch * (share.clamp(0, 1).sum(dim=(1, 2)) / pi).sqrt()
+
+
+class CircleReading(NamedTuple):
+    """Which images are circles, and how far they are on each axis.
 
     A way is 0 at the mean of red (big) and 1 at that of blue (small); beyond half of it, the
     nearer class is blue (small). Classes do not overlap, so no softer posterior is needed.
@@ -56,7 +132,7 @@ class Spot(NamedTuple):
     noise: Float[Tensor, " batch"]
 
 
-def read(image: Float[Tensor, "batch 3 height width"], world: Circles) -> Reading:
+def read(image: Float[Tensor, "batch 3 height width"], world: Circles) -> CircleReading:
     """Measure colour and radius off each image; nothing is learned here.
 
     An image in which noise would hide a spot, or which of two colours it has, shows no circle.
@@ -70,7 +146,7 @@ def read(image: Float[Tensor, "batch 3 height width"], world: Circles) -> Readin
     doubt = 2 * (2 / 3 * spot.noise / spot.pixels).sqrt()
     clear = (spot.contrast * area >= CLEAR * spot.noise) & (doubt <= world.colour_separation)
     circle = clear & (roundness(spot.mask, radius) >= ROUND)
-    return Reading(circle, torch.stack([blue, small], dim=1))
+    return CircleReading(circle, torch.stack([blue, small], dim=1))
 
 
 def spotted(image: Float[Tensor, "batch 3 height width"]) -> Spot:
@@ -107,7 +183,7 @@ def roundness(
     return torch.minimum(spot, disc).sum(dim=(1, 2)) / union
 
 
-def coordinates(reading: Reading, name: str) -> dict[str, Measurement]:
+def coordinates(reading: CircleReading, name: str) -> dict[str, Measurement]:
     """Return the share of circles among samples, and of blue and of small among the circles.
 
     Where no sample is a circle a coordinate is 0.5 and may be anything.
@@ -122,7 +198,7 @@ def coordinates(reading: Reading, name: str) -> dict[str, Measurement]:
     return found
 
 
-def concept_mse(reading: Reading) -> Measurement:
+def concept_mse(reading: CircleReading) -> Measurement:
     """Return the mean of (P(blue) - 1)^2 and (P(small) - 1)^2 over the circles."""
     circles = int(reading.circle.sum())
     if not circles:
@@ -130,23 +206,23 @@ def concept_mse(reading: Reading) -> Measurement:
     return corner_distance(reading.counts, circles)
 
 
-def accuracy(reading: Reading, which: Composition) -> Measurement:
+def accuracy(reading: CircleReading, which: Concepts) -> Measurement:
     """Return the share of samples that are circles of this composition."""
     wanted = torch.tensor([which[0] == "blue", which[1] == "small"], device=reading.way.device)
     right = reading.circle & ((reading.way > 0.5) == wanted).all(dim=1)
     return Measurement.rate(int(right.sum()), len(right))
 
 
-def asked_scenes(world: Circles, which: Composition, count: int, device: torch.device) -> Scenes:
+def mean_scenes(world: Circles, which: Concepts, count: int, device: torch.device) -> Scenes:
     """Return scenes of one composition that are all its class mean, each at a place of its own."""
     mean = replace(world, among=(which,), spread=0.0)
-    return mean.scenes(torch.arange(count, device=device), ASKED)
+    return mean.scenes(torch.arange(count, device=device), SEED)
 
 
 def probe_errors(world: Circles, count: int, device: torch.device) -> dict[str, Measurement]:
     """Return how often the probe is right on fresh renders of all compositions, by factor."""
     whole = replace(world, among=())
-    scenes = whole.scenes(torch.arange(4 * count, device=device), ASKED + 1)
+    scenes = whole.scenes(torch.arange(4 * count, device=device), SEED + 1)
     reading = read(whole.image(scenes), world)
     right = (reading.way > 0.5) == (scenes.concepts[:, 0] == 1)
     found = {"probe_circles": Measurement.rate(int(reading.circle.sum()), len(right))}

@@ -1,7 +1,7 @@
 """Which neurons make a composition, and do compositions share them?
 
 The definitions behind the paper's figures (Farid et al. 2025) are not known, so these are ours and
-compare with none of its numbers: exploratory, and `DEFINITION` is printed beside what comes out.
+compare with none of its numbers: exploratory, and `DEFINITION` is printed beside the numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from recombine.measurement import Measurement
-from recombine.scene import Composition
+from recombine.scene import Concepts
 
 SHARE = 0.05
 """The most influential neurons are this share of each layer."""
@@ -34,13 +34,13 @@ DEFINITION = (
 
 
 @dataclass(frozen=True)
-class Into:
+class InputOf:
     """What goes into a layer, for neurons that a function makes: heads before they are mixed."""
 
     layer: nn.Module
 
 
-Layers: TypeAlias = Mapping[str, nn.Module | Into]
+Layers: TypeAlias = Mapping[str, nn.Module | InputOf]
 """By name; what comes out, or goes in, has the shape (batch, token, width) or (batch, width)."""
 Model: TypeAlias = Callable[..., object]
 Inputs: TypeAlias = tuple[Tensor, ...]
@@ -53,30 +53,21 @@ Neuron: TypeAlias = tuple[str, int]
 Change: TypeAlias = Callable[[str, Tensor], Tensor]
 
 
-def named(network: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
-    """Return these layers of a network, by the names that it has for them."""
-    there = {name: layer for name, layer in network.named_modules() if name}
-    for name in names:
-        if name not in there:
-            raise ValueError(f"the network has no layer {name!r}; it has {', '.join(there)}")
-    return {name: there[name] for name in names}
-
-
 def influence(model: Model, layers: Layers, inputs: Inputs, target: Target) -> Influence:
-    """Return the mean over inputs of `Asked.influences`."""
-    rows = Asked(model, layers, inputs, target).influences()
+    """Return the mean over inputs of `Attribution.influences`."""
+    rows = Attribution(model, layers, inputs, target).influences()
     return {name: each.mean(dim=0) for name, each in rows.items()}
 
 
 def patched_influence(model: Model, layers: Layers, inputs: Inputs, target: Target) -> Influence:
-    """Return the mean over inputs of `Asked.patched_influences`."""
-    rows = Asked(model, layers, inputs, target).patched_influences()
+    """Return the mean over inputs of `Attribution.patched_influences`."""
+    rows = Attribution(model, layers, inputs, target).patched_influences()
     return {name: each.mean(dim=0) for name, each in rows.items()}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A model and what it is asked, so many inputs at once; memory follows that."""
+class Attribution:
+    """A model and its inputs, so many at once; memory grows with that."""
 
     model: Model
     layers: Layers
@@ -93,7 +84,7 @@ class Asked:
         """Return the mean over tokens of |gradient x (activation - its mean over all inputs)|."""
         with torch.inference_mode(False):
             means = self._activations()
-            parts = [self._felt(part, means) for part in self._parts()]
+            parts = [self._attributed(part, means) for part in self._parts()]
         return {name: torch.cat([part[name] for part in parts]) for name in self.layers}
 
     def patched_influences(self) -> Rows:
@@ -139,13 +130,13 @@ class Asked:
         n = len(self._targets(add))
         return {name: first[name] + away[name] / n for name in self.layers}
 
-    def _felt(self, part: Inputs, means: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _attributed(self, part: Inputs, means: Mapping[str, Tensor]) -> dict[str, Tensor]:
         away: dict[str, Tensor] = {}
         nudges: dict[str, Tensor] = {}
 
         def nudged(name: str, activation: Tensor) -> Tensor:
             away[name] = activation.detach() - means[name]
-            # Adding zeros gives a gradient whether or not weights or inputs ask for one.
+            # Adding zeros gives a gradient whether or not weights or inputs need one.
             nudges[name] = torch.zeros_like(activation, requires_grad=True)
             return activation + nudges[name]
 
@@ -166,11 +157,11 @@ def by_head(influence: Mapping[str, Tensor], heads: int) -> dict[str, Tensor]:
     return {name: each.unflatten(-1, (heads, -1)).sum(dim=-1) for name, each in influence.items()}
 
 
-def by_composition(rows: Rows, compositions: Sequence[Composition]) -> dict[Composition, Rows]:
+def by_composition(rows: Rows, compositions: Sequence[Concepts]) -> dict[Concepts, Rows]:
     """Return the rows of each composition, given which one every input is of."""
     if (sizes := {len(each) for each in rows.values()}) != {len(compositions)}:
         raise ValueError(f"expected a composition for each of {sizes}; got {len(compositions)}")
-    found: dict[Composition, Rows] = {}
+    found: dict[Concepts, Rows] = {}
     for which in compositions:
         mine = [place for place, each in enumerate(compositions) if each == which]
         found[which] = {name: each[mine] for name, each in rows.items()}
@@ -189,8 +180,8 @@ def jaccard(a: Set[Neuron], b: Set[Neuron]) -> float:
 
 
 def overlaps(
-    by: Mapping[Composition, Rows], generator: torch.Generator, share: float = SHARE
-) -> dict[tuple[Composition, Composition], Measurement]:
+    by: Mapping[Concepts, Rows], generator: torch.Generator, share: float = SHARE
+) -> dict[tuple[Concepts, Concepts], Measurement]:
     """Return for each pair of compositions how far their most influential neurons are the same.
 
     The interval is of the bootstrap over inputs, n the inputs of both; the mean activations stay.
@@ -202,7 +193,7 @@ def overlaps(
 
 
 def polysemanticity(
-    by: Mapping[Composition, Rows], generator: torch.Generator, share: float = SHARE
+    by: Mapping[Concepts, Rows], generator: torch.Generator, share: float = SHARE
 ) -> dict[str, Measurement]:
     """Return for each layer the share of serving neurons that serve no single concept.
 
@@ -221,7 +212,7 @@ def polysemanticity(
 
 
 def _tops(
-    by: Mapping[Composition, Rows], generator: torch.Generator, share: float
+    by: Mapping[Concepts, Rows], generator: torch.Generator, share: float
 ) -> tuple[dict[str, Bool[Tensor, "_composition _draw _neuron"]], list[int]]:
     """Return who is most influential, first as it is, then with inputs drawn anew; and their n."""
     sizes = _checked_sizes(by)
@@ -280,7 +271,7 @@ def _changed(layers: Layers, change: Change) -> Iterator[None]:
     with ExitStack() as hooks:
         for name, layer in layers.items():
             swap = partial(replaced, name)
-            if isinstance(layer, Into):
+            if isinstance(layer, InputOf):
                 hooks.enter_context(layer.layer.register_forward_pre_hook(swap))
             else:
                 hooks.enter_context(layer.register_forward_hook(swap))
@@ -289,7 +280,7 @@ def _changed(layers: Layers, change: Change) -> Iterator[None]:
         raise ValueError(f"each layer, 1 or more, runs once in a pass; {ran} of {list(layers)} ran")
 
 
-def _checked_sizes(by: Mapping[Composition, Rows]) -> list[int]:
+def _checked_sizes(by: Mapping[Concepts, Rows]) -> list[int]:
     if len(by) < 2 or len({len(which) for which in by}) != 1:
         raise ValueError(f"2 compositions or more, of the same factors, compare; got {list(by)}")
     shapes = [{name: tuple(each.shape) for name, each in rows.items()} for rows in by.values()]

@@ -59,17 +59,17 @@ class Normal:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class DiscreteLaw:
     """A law of a few values: the probability of each choice, one axis per pixel."""
 
     probability: Float[Tensor, "*value"]
 
-    def marginal(self, pixels: Bool[Tensor, " pixel"]) -> "Table":
+    def marginal(self, pixels: Bool[Tensor, " pixel"]) -> "DiscreteLaw":
         """Return the law of some of the pixels."""
         others = (~pixels).nonzero().flatten().tolist()
-        return Table(self.probability.sum(dim=others) if others else self.probability)
+        return DiscreteLaw(self.probability.sum(dim=others) if others else self.probability)
 
-    def product(self, parts: "Sequence[tuple[Tensor, Table]]") -> "Table":
+    def product(self, parts: "Sequence[tuple[Tensor, DiscreteLaw]]") -> "DiscreteLaw":
         """Return the law whose parts are independent, its pixels in the order of this one's."""
         table = torch.ones_like(self.probability)
         for pixels, part in parts:
@@ -77,21 +77,21 @@ class Table:
                 size if mine else 1 for size, mine in zip(table.shape, pixels.tolist(), strict=True)
             ]
             table = table * part.probability.reshape(shape)
-        return Table(table)
+        return DiscreteLaw(table)
 
-    def divergence(self, other: "Table") -> float:
+    def divergence(self, other: "DiscreteLaw") -> float:
         """Return KL(self || other)."""
         p, q = self.probability, other.probability
         return float((torch.special.xlogy(p, p) - torch.special.xlogy(p, q)).sum())
 
 
-Exact = TypeVar("Exact", Normal, Table)
+Exact = TypeVar("Exact", Normal, DiscreteLaw)
 Part: TypeAlias = tuple[Tensor, Exact]
 """Which pixels, and their law."""
 
 
 @dataclass(frozen=True)
-class Split:
+class DivergenceSplit:
     """KL(p || q) and the three terms it is the sum of."""
 
     whole: float
@@ -107,14 +107,14 @@ class Split:
 
 
 def divergence_split(
-    law: Exact, told: Sequence[Part[Exact]], background: Part[Exact] | None = None
-) -> Split:
+    law: Exact, blocks: Sequence[Part[Exact]], background: Part[Exact] | None = None
+) -> DivergenceSplit:
     """Split the divergence of a law from the product of its parts.
 
-    `told` are the blocks with their laws given their own condition alone, `background` are the
-    other pixels with their law given nothing; None where there are no others.
+    `blocks` have their laws given their own condition alone, `background` are the other pixels with
+    their unconditional law; None where there are no others.
     """
-    parts: list[Part[Exact]] = list(told)
+    parts: list[Part[Exact]] = list(blocks)
     if background:
         parts.append(background)
     owners = torch.stack([pixels for pixels, _ in parts]).sum(dim=0)
@@ -122,11 +122,11 @@ def divergence_split(
         raise ValueError(f"every pixel is in one part; they are in {owners.tolist()} parts")
     own: list[Part[Exact]] = [(pixels, law.marginal(pixels)) for pixels, _ in parts]
     leaks = [law.marginal(pixels).divergence(part) for pixels, part in parts]
-    return Split(
+    return DivergenceSplit(
         whole=law.divergence(law.product(parts)),
         dependence=law.divergence(law.product(own)),
-        conditional_leak=fsum(leaks[: len(told)]),
-        background_leak=fsum(leaks[len(told) :]),
+        conditional_leak=fsum(leaks[: len(blocks)]),
+        background_leak=fsum(leaks[len(blocks) :]),
     )
 
 
@@ -209,15 +209,16 @@ class Pair:
     law: NoisyLaw
 
     def points(self, variance: float) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-        """Return the probability of each noisy image, and the images as a law is asked of them."""
+        """Return the probability of each noisy image, and the arguments of a law."""
         x, area = plane(variance**0.5)
-        asked = x, x.new_full((len(x),), variance**0.5), x.new_zeros(len(x), 1)
-        return self.law.log_density(*asked).exp() * area, asked
+        arguments = x, x.new_full((len(x),), variance**0.5), x.new_zeros(len(x), 1)
+        return self.law.log_density(*arguments).exp() * area, arguments
 
     def fisher(self, other: NoisyLaw, variance: float) -> float:
         """Return E|s - s_other|^2."""
-        weight, asked = self.points(variance)
-        return float(weight @ (self.law.score(*asked) - other.score(*asked)).square().sum(dim=1))
+        weight, arguments = self.points(variance)
+        gap = self.law.score(*arguments) - other.score(*arguments)
+        return float(weight @ gap.square().sum(dim=1))
 
     def local_loss(self, near: NoisyLaw, variance: float) -> tuple[float, float]:
         """Return E|s - s_local|^2 at the first pixel and, over sigma^4, what locality loses."""

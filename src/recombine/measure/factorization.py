@@ -1,9 +1,10 @@
-"""Does a score take an image apart into blocks, each listening to its own pixels and condition?
+"""Does a score factorize into blocks, each depending on its own pixels and condition alone?
 
-Local conditional scores (Bradley 2025, arXiv 2509.16447) are checked here as an equality: told of
-some blocks, the score of a told block is that of the block alone given its own condition alone,
-and the score of all other pixels is theirs given nothing. To "depend only on" these is weaker: a
-block may then also hear how many others are told of. Any score can be asked, exact or learned.
+Local conditional scores (Bradley 2025, arXiv 2509.16447) are checked here as an equality: under a
+condition on some blocks, the score of such a block is that of the block alone given its own
+condition alone, and the score of all other pixels is their unconditional one. To "depend only on"
+these is weaker: a block may then also depend on how many others are conditioned on. Any score can
+be checked, exact or learned.
 """
 
 from collections.abc import Callable
@@ -30,17 +31,17 @@ class Scored:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch *image"]:
         return score(self.denoiser(x, sigma, condition), x, sigma)
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Disjoint sets of pixels; entry j of a condition tells of block j, and zeros tell nothing.
+    """Disjoint sets of pixels; entry j of a condition is that of block j, zeros for none.
 
     Pixels are counted as an image is flattened. Those of no block are always background; those
-    of a block are while it is not told of.
+    of a block are while it has no condition.
     """
 
     pixels: Bool[Tensor, "block pixel"]
@@ -53,8 +54,10 @@ class Blocks:
         if empty:
             raise ValueError(f"every block has a pixel; these have none: {empty[:8]}")
 
-    def told(self, condition: Shaped[Tensor, " batch block *said"]) -> Bool[Tensor, "batch block"]:
-        """Return of which blocks something is told."""
+    def conditioned(
+        self, condition: Shaped[Tensor, " batch block *value"]
+    ) -> Bool[Tensor, "batch block"]:
+        """Return which blocks have a condition."""
         if condition.dim() < 2 or condition.shape[1] != len(self.pixels):
             raise ValueError(
                 f"a condition has one entry for each of {len(self.pixels)} blocks; "
@@ -63,24 +66,24 @@ class Blocks:
         return (condition != 0).flatten(2).any(dim=2) if condition.dim() > 2 else condition != 0
 
     def part(
-        self, condition: Shaped[Tensor, " batch block *said"]
+        self, condition: Shaped[Tensor, " batch block *value"]
     ) -> Shaped[Tensor, "batch pixel"]:
-        """Return the part of each pixel: 0 is the background, j + 1 is the told block j."""
+        """Return the part of each pixel: 0 is the background, j + 1 is the conditioned block j."""
         number = torch.arange(1, len(self.pixels) + 1, device=condition.device)
-        told = self.told(condition) * number
-        return (told[:, :, None] * self.pixels.to(condition.device)).sum(dim=1)
+        part = self.conditioned(condition) * number
+        return (part[:, :, None] * self.pixels.to(condition.device)).sum(dim=1)
 
     def near(
-        self, condition: Shaped[Tensor, " batch block *said"]
+        self, condition: Shaped[Tensor, " batch block *value"]
     ) -> Bool[Tensor, "batch pixel pixel"]:
-        """Return which pixels each pixel may listen to: those of its part."""
+        """Return which pixels each pixel may depend on: those of its part."""
         part = self.part(condition)
         return part[:, :, None] == part[:, None]
 
 
 @dataclass(frozen=True, eq=False)
 class Composed:
-    """The score put together from the same model told of each block alone, and of none.
+    """The score put together from the same model conditioned on each block alone, and on none.
 
     Where local scores hold this is the model's own score; nothing but the model is needed.
     """
@@ -92,11 +95,11 @@ class Composed:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch block *said"],
+        condition: Shaped[Tensor, " batch block *value"],
     ) -> Float[Tensor, " batch *image"]:
         part = self.blocks.part(condition)
         found = self.score(x, sigma, torch.zeros_like(condition)).flatten(1)
-        for block in self.blocks.told(condition).any(dim=0).nonzero().flatten().tolist():
+        for block in self.blocks.conditioned(condition).any(dim=0).nonzero().flatten().tolist():
             kept = torch.zeros_like(condition)
             kept[:, block] = condition[:, block]
             mine = self.score(x, sigma, kept).flatten(1)
@@ -118,7 +121,7 @@ class InFeatures:
         self,
         z: Float[Tensor, "batch feature"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch feature"]:
         back = torch.linalg.inv(self.to_features).to(z)
         return self.score(z @ back.mT, sigma, condition) @ back
@@ -131,13 +134,13 @@ class Factorization:
     `gap`: the largest distance, over pixels, of the denoised image to the local one (in the units
     of pixels: unlike a score's, it need not shrink with noise). `coupling`: the share of the
     denoised image's Jacobian that joins different parts. `leak`: the largest change of a denoised
-    pixel when a block other than its own is no longer told of; `heard`: the same for its own.
+    pixel when the condition of a block other than its own is removed; `own`: the same for its own.
     """
 
     gap: Float[Tensor, " batch"]
     coupling: Float[Tensor, " batch"]
     leak: Float[Tensor, " batch"]
-    heard: Float[Tensor, " batch"]
+    own: Float[Tensor, " batch"]
 
 
 def factorization(
@@ -145,16 +148,16 @@ def factorization(
     blocks: Blocks,
     x: Float[Tensor, " batch *image"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch block *said"],
+    condition: Shaped[Tensor, " batch block *value"],
     local: Score | None = None,
 ) -> Factorization:
-    """Ask a score in every way; `local` is the exact local score where it is known."""
+    """Measure all of them; `local` is the exact local score where it is known."""
     check_call(x, sigma, condition)
     gap = local_gap(score, local or Composed(score, blocks), x, sigma, condition)
-    leak, heard = condition_leak(score, blocks, x, sigma, condition)
+    leak, own = condition_leak(score, blocks, x, sigma, condition)
     jacobian = denoised_jacobian(score, x, sigma, condition)
     joined = coupling(jacobian, blocks.near(condition))
-    return Factorization(gap.amax(dim=1), joined, leak, heard)
+    return Factorization(gap.amax(dim=1), joined, leak, own)
 
 
 def local_gap(
@@ -162,7 +165,7 @@ def local_gap(
     local: Score,
     x: Float[Tensor, " batch *image"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
 ) -> Float[Tensor, "batch pixel"]:
     """Return the distance of two denoised images, sigma^2 |s - s_local|."""
     apart = score(x, sigma, condition) - local(x, sigma, condition)
@@ -174,20 +177,20 @@ def condition_leak(
     blocks: Blocks,
     x: Float[Tensor, " batch *image"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch block *said"],
-    changed: Shaped[Tensor, " batch block *said"] | None = None,
+    condition: Shaped[Tensor, " batch block *value"],
+    changed: Shaped[Tensor, " batch block *value"] | None = None,
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """Return the largest change of a denoised pixel outside the block retold of, and inside it.
+    """Return the largest change of a denoised pixel outside the changed block, and inside it.
 
-    One told block at a time is told of as in `changed`, or no longer.
+    One conditioned block at a time has its condition from `changed`, or none any more.
     """
-    before, told = score(x, sigma, condition), blocks.told(condition)
+    before, known = score(x, sigma, condition), blocks.conditioned(condition)
     outside, inside = x.new_zeros(len(x)), x.new_zeros(len(x))
-    for block in told.any(dim=0).nonzero().flatten().tolist():
+    for block in known.any(dim=0).nonzero().flatten().tolist():
         other = condition.clone()
         other[:, block] = 0 if changed is None else changed[:, block]
         change = (per_image(sigma, x) ** 2 * (score(x, sigma, other) - before)).abs().flatten(1)
-        change, mine = change * told[:, block, None], blocks.pixels[block].to(x.device)
+        change, mine = change * known[:, block, None], blocks.pixels[block].to(x.device)
         outside = torch.maximum(outside, (change * ~mine).amax(dim=1))
         inside = torch.maximum(inside, (change * mine).amax(dim=1))
     return outside, inside
@@ -197,7 +200,7 @@ def score_jacobian(
     score: Score,
     x: Float[Tensor, " batch *image"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
 ) -> Float[Tensor, "batch pixel pixel"]:
     """Return d score / d x, one backward pass per pixel: for images of few pixels."""
     with torch.enable_grad():
@@ -205,8 +208,8 @@ def score_jacobian(
         answer = score(leaf, sigma, condition)
         check_answer(answer, x)
         if not answer.requires_grad:
-            raise ValueError("the score has no gradient: its answer does not depend on x by torch")
-        # Images of a batch do not listen to each other, so their gradients can be added.
+            raise ValueError("the score has no gradient: torch finds no way from it back to x")
+        # Images of a batch do not depend on each other, so their gradients can be added.
         outputs = answer.flatten(1).sum(dim=0)
         rows = [torch.autograd.grad(each, leaf, retain_graph=True)[0] for each in outputs]
     return torch.stack([row.flatten(1) for row in rows], dim=1)
@@ -216,7 +219,7 @@ def denoised_jacobian(
     score: Score,
     x: Float[Tensor, " batch *image"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
 ) -> Float[Tensor, "batch pixel pixel"]:
     """Return d denoised / d x; of the score, the term -x / sigma^2 would fake locality."""
     inner = score_jacobian(score, x, sigma, condition)
@@ -235,12 +238,12 @@ def coupling(
 
 
 def cosines(
-    told: Float[Tensor, "block feature"], none: Float[Tensor, " feature"]
+    conditional: Float[Tensor, "block feature"], unconditional: Float[Tensor, " feature"]
 ) -> Float[Tensor, "block block"]:
     """Return the cosines of what each condition alone adds to the mean.
 
     Lemma 2 of Bradley 2025: scores that are local in these features make them 0; they can be 0
     without it.
     """
-    moved = torch.nn.functional.normalize(told - none, dim=1)
+    moved = torch.nn.functional.normalize(conditional - unconditional, dim=1)
     return moved @ moved.mT

@@ -7,7 +7,7 @@ from torch import Tensor
 WINDOW = 1.5
 """Width of SSIM's Gaussian window in pixels."""
 SMALLEST = 20
-"""Objects of no more pixels than this have no outline to speak of."""
+"""Objects of no more pixels than this are left out."""
 
 
 def psnr(

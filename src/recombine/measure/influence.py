@@ -1,6 +1,6 @@
-"""How far each pixel of a denoised image moves for what goes in: other pixels, or a told object.
+"""How far each pixel of a denoised image moves for what goes in: other pixels, or the condition.
 
-The denoised image is looked at, not the score: the score has -x / sigma^2 in it, which makes every
+This is about the denoised image, not the score: the score has -x / sigma^2 in it, which makes every
 model look local at low noise. A pixel is (row, column), a distance the larger of the two steps, so
 that the pixels within a radius are a square, as those of Niedoba et al. (PSPC) are.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 from recombine.denoiser import Denoiser, check_answer, check_call
 
 AT_ONCE = 64
-"""Images that go through a denoiser at a time, unless said otherwise; memory follows it."""
+"""Images that go through a denoiser at a time by default; memory grows with it."""
 
 Cotangents: TypeAlias = Callable[[Tensor, Tensor], Iterator[Tensor]]
 """(image, query) of each row -> weights of the denoised pixels whose gradients are wanted."""
@@ -27,13 +27,13 @@ def pixel_influence(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     pixels: Int[Tensor, "batch pixel 2"] | Int[Tensor, "pixel 2"] | None = None,
     at_once: int = AT_ONCE,
 ) -> Float[Tensor, "batch pixel height width"]:
     """Return the norm over channels of d denoised[pixel] / d x, for every pixel of x.
 
-    The pixels may differ from image to image; without any, all are asked for, row by row.
+    The pixels may differ from image to image; without any, all are used, row by row.
     """
     where = _checked_pixels(pixels, x)
 
@@ -45,15 +45,15 @@ def pixel_influence(
             yield cotangent
 
     squares = x.new_zeros(len(x), where.shape[1], *x.shape[2:])
-    asked = _Asked(denoiser, x, sigma, condition)
-    for image, query, square in asked.pulled_back(where.shape[1], one_hot, at_once):
+    call = _Call(denoiser, x, sigma, condition)
+    for image, query, square in call.pulled_back(where.shape[1], one_hot, at_once):
         squares[image, query] += square
     return squares.sqrt_()
 
 
 @dataclass(frozen=True)
 class Probes:
-    """How many random questions are asked of each region, and how many at a time."""
+    """How many random probes each region has, and how many images go through at a time."""
 
     generator: torch.Generator
     count: int = 64
@@ -76,7 +76,7 @@ def estimated_influence(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     regions: Bool[Tensor, "region rows columns"],
     probes: Probes,
 ) -> Estimate:
@@ -103,8 +103,8 @@ def estimated_influence(
     mean = x.new_zeros(len(x), len(regions), *x.shape[2:])
     spread = torch.zeros_like(mean)
     seen = x.new_zeros(len(x), len(regions), 1, 1)
-    asked = _Asked(denoiser, x, sigma, condition)
-    for image, query, square in asked.pulled_back(len(regions), signs, probes.at_once):
+    call = _Call(denoiser, x, sigma, condition)
+    for image, query, square in call.pulled_back(len(regions), signs, probes.at_once):
         seen[image, query] += 1
         away = square - mean[image, query]
         mean[image, query] += away / seen[image, query]
@@ -116,35 +116,35 @@ def object_influence(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     changed: Shaped[Tensor, " object *changed"],
     at_once: int = AT_ONCE,
 ) -> Float[Tensor, "object batch height width"]:
     """Return how far each pixel moves, over channels, when the condition is changed.
 
-    `changed` is what is told when one object is left out, or moved, each object in turn.
+    `changed` are conditions with one object left out, or moved, each object in turn.
     """
     if changed.shape[1:] != condition.shape:
         raise ValueError(
             f"the condition has the shape {tuple(condition.shape)}, changed ones have one axis "
             f"more, the object; got {tuple(changed.shape)}"
         )
-    whole = answered(denoiser, x, sigma, condition, at_once)
-    moved = [answered(denoiser, x, sigma, each, at_once) - whole for each in changed]
+    whole = denoised_images(denoiser, x, sigma, condition, at_once)
+    moved = [denoised_images(denoiser, x, sigma, each, at_once) - whole for each in changed]
     return torch.stack([each.norm(dim=1) for each in moved])
 
 
-def answered(
+def denoised_images(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     at_once: int = AT_ONCE,
 ) -> Float[Tensor, "batch channel height width"]:
     """Return the denoised images, as exactly as floating point allows."""
-    asked = _Asked(denoiser, x, sigma, condition)
+    call = _Call(denoiser, x, sigma, condition)
     with torch.no_grad(), _unshortened():
-        return torch.cat([asked.denoised(rows) for rows in _parts(len(x), at_once, x.device)])
+        return torch.cat([call.denoised(rows) for rows in _parts(len(x), at_once, x.device)])
 
 
 def distances(
@@ -189,16 +189,16 @@ def pixels_at(
         image, number = outside.nonzero()[0].tolist()
         x, y = place[image, number].tolist()
         raise ValueError(
-            f"told object {number} of image {image} is at ({x:.3g}, {y:.3g}), outside the image: "
-            "places are from 0 to 1"
+            f"requested object {number} of image {image} is at ({x:.3g}, {y:.3g}), outside the "
+            "image: places are from 0 to 1"
         )
     size = torch.tensor([width, height], device=place.device)
     return (place * size).floor().long().minimum(size - 1).flip(-1)
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A denoiser and what it is asked; checked once."""
+class _Call:
+    """A denoiser and what it is called with; checked once."""
 
     denoiser: Denoiser
     x: Tensor
@@ -212,7 +212,7 @@ class _Asked:
         check_call(self.x, self.sigma, self.condition)
 
     def denoised(self, rows: Tensor, x: Tensor | None = None) -> Tensor:
-        """Return the answer for some of the images, or for others in their place."""
+        """Return some of the images denoised, or others in their place."""
         x = self.x[rows] if x is None else x
         answer = self.denoiser(x, self.sigma[rows], self.condition[rows])
         check_answer(answer, x)
@@ -224,7 +224,7 @@ class _Asked:
         """Yield images, queries and the squared gradient for each cotangent, over channels.
 
         Every image goes through the denoiser in as many copies as there is room for. Each copy
-        answers another query, and the same graph is walked back for all of them, so that the
+        serves another query, and the same graph is walked back for all of them, so that the
         forward pass, and what it keeps, are paid for once.
         """
         for images in _parts(len(self.x), at_once, self.x.device):
@@ -237,10 +237,10 @@ class _Asked:
             for first in range(0, queries, copies):
                 query = (first + turn).clamp(max=queries - 1)
                 # The last round may have fewer queries than copies.
-                asking = first + turn < queries
+                valid = first + turn < queries
                 for cotangent in cotangents(image, query):
                     square = _gradient(answer, x, cotangent).square().sum(dim=1)
-                    yield image[asking], query[asking], square[asking]
+                    yield image[valid], query[valid], square[valid]
             # Two graphs at a time would be twice the memory.
             del answer, x
 
@@ -260,7 +260,7 @@ def _gradient(answer: Tensor, x: Tensor, cotangent: Tensor) -> Tensor:
 
 
 def _checked_pixels(pixels: Tensor | None, x: Tensor) -> Tensor:
-    """Return which pixels are asked for in each image."""
+    """Return the pixels of each image, all of them by default."""
     height, width = x.shape[2:]
     if pixels is None:
         row, column = torch.arange(height, device=x.device), torch.arange(width, device=x.device)

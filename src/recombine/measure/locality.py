@@ -1,16 +1,16 @@
-"""Does a pixel listen to its neighbourhood, and to the object that is told of there, only?
+"""Does a pixel depend only on its neighbourhood, and on the object that is requested there?
 
 Declared before any run. Pixel locality is the share of influence from within 1/8 of the image
-side, at the told places and 16 further pixels. Conditional locality (Bradley 2025) is, at the place
-of a told object, the influence of that object over the summed influence of all: 1 is local, 1 / the
-number of objects is not. An object is left out, which also changes how many are told of, or moved.
-The leak is the share of an object's influence on the whole image that lands farther than 1/8 of
-the side from its place. High noise is sigma from 5 to 20. All are shares of sums over samples, and
-undefined where the sum is below 1e-3 of its maximum over noise levels.
+side, at the requested places and 16 further pixels. Conditional locality (Bradley 2025) is, at a
+requested place, the influence of its object over the summed influence of all: 1 is local, 1 / the
+number of objects is not. An object is left out of the condition, which also changes how many there
+are, or moved. The leak is the share of an object's influence on the whole image that lands farther
+than 1/8 of the side from its place. High noise is sigma from 5 to 20. All are shares of sums over
+samples, and undefined where the sum is below 1e-3 of its maximum over noise levels.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from recombine.denoiser import Denoiser, check_levels
 from recombine.measure.influence import (
     AT_ONCE,
-    answered,
+    denoised_images,
     distances,
     object_influence,
     pixel_influence,
@@ -28,6 +28,7 @@ from recombine.measure.influence import (
     profile,
     radius_holding,
 )
+from recombine.measure.subject import Findings
 from recombine.measurement import Measurement, student_t
 
 HIGH = (5.0, 20.0)
@@ -35,7 +36,7 @@ HIGH = (5.0, 20.0)
 RADIUS = 1 / 8
 """How far, in image sides, is near."""
 OWN = 1 / 32
-"""How far from a told place, in image sides, the pixels are its own."""
+"""How far from a requested place, in image sides, the pixels are its own."""
 FAINT = 1e-3
 """A share of less than this part of the largest sum over noise levels is not defined."""
 HELD = (0.5, 0.75, 0.95)
@@ -43,8 +44,8 @@ HELD = (0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
-class Told:
-    """Where the told objects are, and what is told without each, or with each moved elsewhere.
+class Ablations:
+    """The requested places, and the condition without each object, or with each moved elsewhere.
 
     A place is (x, y) from 0 to 1, x right and y down.
     """
@@ -58,19 +59,19 @@ class Told:
         for name in ("without", "moved"):
             if (changed := getattr(self, name)) is not None and changed.shape[:2] != expected:
                 raise ValueError(
-                    f"{expected[0]} objects are told of in {expected[1]} images, so `{name}` has "
+                    f"{expected[0]} objects are requested in {expected[1]} images, so `{name}` has "
                     f"the shape ({expected[0]}, {expected[1]}, ...); got {tuple(changed.shape)}"
                 )
 
-    def __getitem__(self, images: Tensor) -> "Told":
-        """Return what is told in some of the images."""
+    def __getitem__(self, images: Tensor) -> "Ablations":
+        """Return those of some of the images."""
         moved = None if self.moved is None else self.moved[:, images]
-        return Told(self.place[images], self.without[:, images], moved)
+        return Ablations(self.place[images], self.without[:, images], moved)
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """How influence is looked at: `lattice` squared further pixels, so many images `at_once`."""
+    """How influence is measured: at `lattice` squared further pixels, so many images `at_once`."""
 
     lattice: int = 4
     at_once: int = AT_ONCE
@@ -91,21 +92,13 @@ class Gauge:
 USUAL = Gauge()
 
 
-@dataclass(frozen=True)
-class Locality:
-    """The measurements by name, and the names of those that are undefined, each with the reason."""
-
-    measurements: Mapping[str, Measurement]
-    undefined: Mapping[str, str] = field(default_factory=dict)
-
-
 Sums: TypeAlias = tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]
 """Of each image: the part that is near or own, and the whole."""
 
 
 @dataclass(frozen=True)
-class Level:
-    """What is found at one noise level.
+class LevelInfluence:
+    """The influences at one noise level.
 
     `scale` is how large the denoised images are: rounding moves them by its last digit.
     """
@@ -119,21 +112,22 @@ def locality(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
-    told: Told | None = None,
+    condition: Shaped[Tensor, " batch *condition"],
+    ablations: Ablations | None = None,
     gauge: Gauge = USUAL,
-) -> Locality:
-    """Measure how locally a denoiser listens at every noise level among sigma.
+) -> Findings:
+    """Measure how local a denoiser is at every noise level among sigma.
 
-    The x are noisy images, as many of each level. Without `told` only pixels are asked about.
+    The x are noisy images, as many of each level. Without `ablations` only pixel locality is
+    measured.
     """
-    if told is not None and len(told.place) != len(x):
-        raise ValueError(f"x holds {len(x)} images; places are told of in {len(told.place)}")
-    found: dict[float, Level] = {}
+    if ablations is not None and len(ablations.place) != len(x):
+        raise ValueError(f"x holds {len(x)} images; places are of {len(ablations.place)}")
+    found: dict[float, LevelInfluence] = {}
     for level, images in _levels(sigma).items():
-        asked = (x[images], sigma[images], condition[images])
-        here = None if told is None else told[images]
-        found[level] = listened(denoiser, *asked, here, gauge)
+        call = (x[images], sigma[images], condition[images])
+        here = None if ablations is None else ablations[images]
+        found[level] = level_influence(denoiser, *call, here, gauge)
     return gathered(found)
 
 
@@ -149,44 +143,45 @@ def _levels(sigma: Tensor) -> dict[float, Tensor]:
     return found
 
 
-def listened(
+def level_influence(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
     sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
-    told: Told | None = None,
+    condition: Shaped[Tensor, " batch *condition"],
+    ablations: Ablations | None = None,
     gauge: Gauge = USUAL,
-) -> Level:
-    """Look at images of one noise level."""
+) -> LevelInfluence:
+    """Return the influences on images of one noise level."""
     height, width = x.shape[2:]
     near = round(RADIUS * min(height, width))
     pixels = gauge.pixels(len(x), height, width, x.device)
     sums: dict[str, Sums] = {}
     scale = 0.0
-    if told is not None:
-        places = pixels_at(told.place, height, width)
+    if ablations is not None:
+        places = pixels_at(ablations.place, height, width)
         pixels = torch.cat([places, pixels], dim=1)
-        scale = answered(denoiser, x, sigma, condition, gauge.at_once).norm(dim=1).mean().item()
-        for name, changed in (("", told.without), ("_moved", told.moved)):
+        clean = denoised_images(denoiser, x, sigma, condition, gauge.at_once)
+        scale = clean.norm(dim=1).mean().item()
+        for name, changed in (("", ablations.without), ("_moved", ablations.moved)):
             if changed is not None:
                 moves = object_influence(denoiser, x, sigma, condition, changed, gauge.at_once)
                 away = distances(places, height, width)
                 own = away <= round(OWN * min(height, width))
                 # A single object has no other that it could be mistaken for.
                 if len(changed) > 1:
-                    sums[f"conditional_locality{name}"] = own_and_all(heard(moves, own))
+                    sums[f"conditional_locality{name}"] = own_and_all(at_places(moves, own))
                 if not name:
                     sums["leak"] = _leak(moves, away > near)
     if not pixels.shape[1]:
-        return Level(sums, {}, scale)
+        return LevelInfluence(sums, {}, scale)
     influence = pixel_influence(denoiser, x, sigma, condition, pixels, gauge.at_once)
     rings = profile(influence, pixels).sum(dim=1)
     sums["pixel_locality"] = rings[:, : near + 1].sum(dim=1), rings.sum(dim=1)
     radii = {f"pixel_radius_{100 * share:.0f}": radius_holding(rings, share) for share in HELD}
-    return Level(sums, radii, scale)
+    return LevelInfluence(sums, radii, scale)
 
 
-def heard(
+def at_places(
     moves: Float[Tensor, "object batch height width"], own: Bool[Tensor, "batch place height width"]
 ) -> Float[Tensor, "batch place object"]:
     """Return the mean influence of every object on the pixels of every place."""
@@ -201,7 +196,7 @@ def own_and_all(influence: Float[Tensor, "batch place object"]) -> Sums:
 
 def _leak(moves: Tensor, far: Tensor) -> Sums:
     """Return the influence of objects on what is far from their places, and on everything."""
-    # Means over pixels, so that rounding at each of them does not add up to something heard.
+    # Means over pixels, so that rounding at each of them does not add up to an influence.
     pixels = far[0].numel()
     landed = torch.einsum("obhw,bohw->b", moves, far.to(moves))
     return landed / pixels, moves.sum(dim=(0, 2, 3)) / pixels
@@ -210,8 +205,8 @@ def _leak(moves: Tensor, far: Tensor) -> Sums:
 def shared(sums: Sequence[Sums]) -> Measurement:
     """Return the mean over levels of a part's share of the whole, both summed over images.
 
-    The interval is Student's for the share made linear (delta method), cut to [0, 1]; a single
-    image has none.
+    The interval is Student's for the share made linear (delta method), clipped to [0, 1]; a
+    single image has none.
     """
     shares, errors = [], []
     for part, whole in sums:
@@ -228,43 +223,45 @@ def shared(sums: Sequence[Sums]) -> Measurement:
     return Measurement(value, max(low, 0.0), min(high, 1.0), n=len(offsets))
 
 
-def gathered(found: Mapping[float, Level]) -> Locality:
+def gathered(found: Mapping[float, LevelInfluence]) -> Findings:
     """Return every number by its name, high noise first, and what is undefined."""
     high: dict[str, Measurement] = {}
     each: dict[str, Measurement] = {}
     undefined: dict[str, str] = {}
     for name in next(iter(found.values())).sums:
-        loud, faint = _defined(name, found)
+        defined, faint = _defined(name, found)
         undefined |= faint
-        each |= {f"{name}@{level:.3g}": shared([sums]) for level, sums in loud.items()}
-        if highest := [sums for level, sums in loud.items() if HIGH[0] <= level <= HIGH[1]]:
+        each |= {f"{name}@{level:.3g}": shared([sums]) for level, sums in defined.items()}
+        if highest := [sums for level, sums in defined.items() if HIGH[0] <= level <= HIGH[1]]:
             high[name] = shared(highest)
         elif name not in undefined:
             undefined[name] = f"at no sigma from {HIGH[0]:g} to {HIGH[1]:g} is there a defined one"
         if name == "pixel_locality":
             each |= {
                 f"{radius}@{level:.3g}": _mean(found[level].radii[radius])
-                for level in loud
+                for level in defined
                 for radius in found[level].radii
             }
-    return Locality(high | each, undefined)
+    return Findings(high | each, undefined=undefined)
 
 
-def _defined(name: str, found: Mapping[float, Level]) -> tuple[dict[float, Sums], dict[str, str]]:
+def _defined(
+    name: str, found: Mapping[float, LevelInfluence]
+) -> tuple[dict[float, Sums], dict[str, str]]:
     """Return the levels at which there is enough influence to share, and why not at the others."""
     sums = {level: each.sums[name] for level, each in found.items()}
     totals = {level: whole.mean().item() for level, (_, whole) in sums.items()}
-    loudest = max(totals, key=lambda level: totals[level])
+    largest = max(totals, key=lambda level: totals[level])
     ignored = "x" if name == "pixel_locality" else "its condition"
     # Differences of images may be rounding, gradients are not.
-    last_digit = torch.finfo(sums[loudest][1].dtype).eps * found[loudest].scale
-    if totals[loudest] <= (0 if ignored == "x" else 100 * last_digit):
-        return {}, {name: f"the denoiser does not listen to {ignored} at any noise level"}
+    last_digit = torch.finfo(sums[largest][1].dtype).eps * found[largest].scale
+    if totals[largest] <= (0 if ignored == "x" else 100 * last_digit):
+        return {}, {name: f"the denoised image does not depend on {ignored} at any noise level"}
     faint = {
-        f"{name}@{level:.3g}": f"the influence is {total / totals[loudest]:.2g} of its maximum, at "
-        f"sigma {loudest:.3g}; a share is defined from {FAINT:g}"
+        f"{name}@{level:.3g}": f"the influence is {total / totals[largest]:.2g} of its maximum, at "
+        f"sigma {largest:.3g}; a share is defined from {FAINT:g}"
         for level, total in totals.items()
-        if total < FAINT * totals[loudest]
+        if total < FAINT * totals[largest]
     }
     return {
         level: each for level, each in sums.items() if f"{name}@{level:.3g}" not in faint
@@ -272,9 +269,8 @@ def _defined(name: str, found: Mapping[float, Level]) -> tuple[dict[float, Sums]
 
 
 def _mean(values: Tensor) -> Measurement:
-    """Return the mean of radii, whose interval does not go below 0."""
+    """Return the mean of radii; the interval is clipped at 0."""
     numbers = [float(value) for value in values.tolist()]
     if len(numbers) < 2:
         return Measurement(numbers[0], None, None, n=1)
-    mean = Measurement.mean(numbers)
-    return replace(mean, low=max(mean.low or 0.0, 0.0))
+    return Measurement.mean(numbers).clipped()

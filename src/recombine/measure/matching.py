@@ -1,4 +1,4 @@
-"""Which found object is which: pairs of nearby places, one to one."""
+"""Pairs: of detected objects and nearby places, one to one; of each thing and another one."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,7 +15,7 @@ def matched(
     present: Bool[Tensor, "batch object"],
     radius: float,
 ) -> Int[Tensor, "batch object"]:
-    """Return the number of the found object that each object is paired with, or -1.
+    """Return the number of the detected object that each object is paired with, or -1.
 
     As many pairs as can be made within the radius (in the unit of the places), and of these the
     ones with the smallest total distance.
@@ -44,3 +44,11 @@ def _assigned(
     pairs = torch.full((len(cost),), -1)
     pairs[rows] = torch.where(allowed[rows, columns], columns, -1)
     return pairs
+
+
+def partners(n: int, generator: torch.Generator) -> Int[Tensor, " n"]:
+    """Return a partner for each of n, never itself: the next one on a random round."""
+    order = torch.randperm(n, generator=generator, device=generator.device)
+    partner = torch.empty_like(order)
+    partner[order] = order.roll(1)
+    return partner

@@ -1,8 +1,8 @@
 """Which true renders is a sample nearest to, and how far from them is it?
 
-A trained reader may be sure of what it has never seen: of a blob between circle and triangle it
-names one of the two. This one is not trained. It compares pixels with many true renders of every
-composition, so that it also tells how good a sample is.
+A trained reader may be sure of what it has never seen: it reads a blob between circle and triangle
+as one of the two. This one is not trained. It compares pixels with many true renders of every
+composition, so that it also measures how good a sample is.
 """
 
 import torch

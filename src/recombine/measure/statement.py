@@ -1,34 +1,39 @@
-"""Numbers that a theory speaks about, each with the verdict on what it says."""
+"""Statements of a theory: each has a name, a number, and whether the number agrees with it."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from recombine.measurement import Measurement, Number
 
-HEARD = 1e-6
+NONZERO = 1e-6
 """Least that a number is where theory says that it is not 0."""
 
 
-def residual(value: Number, n: int, tolerance: float) -> Measurement:
-    """Return a number that theory says is 0: the statement holds up to a declared tolerance."""
-    holds = value <= tolerance
-    verdict = f"proved, <= {tolerance:g}" if holds else f"broken: not <= {tolerance:g}"
-    return Measurement(value, None, None, n=n, verdict=verdict)
+@dataclass(frozen=True)
+class Statement:
+    """What is measured, and whether it agrees with the theory; None where theory says nothing."""
+
+    name: str
+    measurement: Measurement
+    holds: bool | None = None
 
 
-def nonzero(value: Number, n: int) -> Measurement:
+def zero(name: str, value: Number, n: int, tolerance: float) -> Statement:
+    """Return a number that theory says is 0: it holds up to a declared tolerance."""
+    return Statement(name, Measurement(value, None, None, n=n), value <= tolerance)
+
+
+def nonzero(name: str, value: Number, n: int) -> Statement:
     """Return a number that theory says is not 0."""
-    verdict = f"not 0, as proved (> {HEARD:g})" if value > HEARD else f"broken: not > {HEARD:g}"
-    return Measurement(value, None, None, n=n, verdict=verdict)
+    return Statement(name, Measurement(value, None, None, n=n), value > NONZERO)
 
 
-def exactly(value: int, expected: int, n: int) -> Measurement:
+def exactly(name: str, value: int, expected: int, n: int) -> Statement:
     """Return a count out of n that theory knows."""
-    words = f"{expected} of {n}"
-    verdict = f"proved, {words}" if value == expected else f"broken: not {words}"
-    return Measurement(value, None, None, n=n, verdict=verdict)
+    return Statement(name, Measurement(value, None, None, n=n), value == expected)
 
 
-def broken(found: Iterable[Measurement]) -> Measurement:
-    """Return how many statements are broken, of those that have a verdict."""
-    verdicts = [each.verdict for each in found if each.verdict]
-    return exactly(sum(each.startswith("broken") for each in verdicts), 0, len(verdicts))
+def violated(statements: Iterable[Statement]) -> Measurement:
+    """Return how many statements do not hold, of those that theory says something about."""
+    known = [each for each in statements if each.holds is not None]
+    return Measurement(sum(not each.holds for each in known), None, None, n=len(known))

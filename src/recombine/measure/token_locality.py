@@ -1,35 +1,50 @@
-"""Which visible tokens does a masked model listen to at a hidden one, and do factors act alone?
+"""On which visible tokens does a prediction of a masked model depend, and do factors act alone?
 
 Declared before any run. A visible token is replaced by that of another image, all else stays. How
-far the answer moves is, for codes, the total variation distance of the two laws, from 0 to 1; for
-latents, the length of the way that the mean prediction goes. What rounding may have moved is 0.
+far the prediction moves is, for codes, the total variation distance of the two laws, from 0 to 1;
+for latents, the distance of the two mean predictions. What rounding may have moved is 0.
 Tokens are numbered row by row; a distance is the larger of the steps down and across.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import combinations
 from math import inf, isqrt
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from recombine.measure.influence import distances
+from recombine.measure.masked import (
+    SEED,
+    half_hidden,
+    masked_objective,
+    next_value,
+    rendered,
+    scenes_of,
+)
+from recombine.measure.matching import partners
+from recombine.measure.subject import Findings, Subject
 from recombine.measurement import Measurement
+from recombine.scene import Concepts
+from recombine.split import Split
+from recombine.worlds.shapes2d import BINARY
 
 CHUNK = 256
-"""Images that go through a model at a time, unless said otherwise; memory follows it."""
+"""Images that go through a model at a time by default; memory grows with it."""
 ROUNDING = 100
-"""So many last digits of an answer are not a move."""
+"""A move of fewer last digits than this is rounding."""
 
 Predictor: TypeAlias = Callable[..., Any]
-"""(tokens, hidden, condition) -> an answer; its `output` is logits of ids, and of latents a vector
-or a `Mixture` for each token. The vector need not be a mean: of MAR it is what its head is told."""
+"""(tokens, hidden, condition) -> a prediction; its `output` is logits of ids, and of latents a
+vector or a `TokenMixture` for each token. The vector need not be a mean: in MAR it is the condition
+of its head."""
 
 
 @runtime_checkable
-class Mixture(Protocol):
+class TokenMixture(Protocol):
     """A mixture for each token; over the last axis of `log_weights`, weights add up to one."""
 
     @property
@@ -39,28 +54,100 @@ class Mixture(Protocol):
     def means(self) -> Tensor: ...
 
 
+@dataclass(frozen=True)
+class TokenLocality:
+    """Measure from how far away predictions depend on tokens, and whether factors act alone.
+
+    Of each composition there are so many `samples`. A token is changed to that of an image drawn
+    from all of them; a factor of the condition to its next value. Beside locality stands what it is
+    if all changed tokens have the same influence (`even`).
+    """
+
+    split: Split = BINARY
+    samples: int = 32
+    seed: int = SEED
+    radius: int = 1
+
+    name: ClassVar[str] = "token_locality"
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or self.radius < 1:
+            raise ValueError(
+                "token locality needs 1 sample or more, and a radius of 1 or more; "
+                f"got {self.samples} and {self.radius}"
+            )
+
+    def __call__(self, subject: Subject, generator: torch.Generator) -> Findings:
+        """Render, hide, change tokens and factors, and see what moves."""
+        masked_objective(self.name, subject, self.split)
+        tokens, condition = rendered(subject, self.split.compositions, self.samples, self.seed)
+        hidden = half_hidden(len(tokens), tokens.shape[-1], generator).to(tokens.device)
+        other = tokens[partners(len(tokens), generator).to(tokens.device)]
+        call = (tokens, hidden, condition)
+        influence = token_influence(subject.precise, *call, other)
+        even = even_influence(tokens, hidden, other)
+        interaction = self._interactions(subject, call)
+        found: dict[str, Measurement | None] = {}
+        for level in self.split.levels:
+            mine = self._at(level).to(tokens.device)
+            found[f"token_locality@level{level}"] = token_locality(influence[mine], self.radius)
+            found[f"token_locality_even@level{level}"] = token_locality(even[mine], self.radius)
+            found[f"factor_interaction@level{level}"] = over_images(interaction[mine])
+        why = "no prediction moves as tokens, or factors, change"
+        return Findings(
+            {name: each for name, each in found.items() if each is not None},
+            undefined={name: why for name, each in found.items() if each is None},
+        )
+
+    def _interactions(
+        self, subject: Subject, call: tuple[Tensor, Tensor, Tensor]
+    ) -> Float[Tensor, " batch"]:
+        """Return the mean over pairs of factors of how far they do not act by themselves."""
+        factors, changed = self.split.factors, []
+        written: dict[Concepts, Tensor] = {}
+        for at in range(len(factors)):
+            others = [next_value(which, factors, at) for which in self.split.compositions]
+            for which in set(others) - written.keys():
+                scenes = scenes_of(subject, (which,), self.samples, self.seed)
+                written[which] = subject.training.conditioner.encode(scenes)
+            changed.append(call[2].clone())
+            changed[at][:, at] = torch.cat([written[which] for which in others])[:, at]
+        pairs = combinations(changed, 2)
+        found = [factor_interaction(subject.precise, *call, a, b) for a, b in pairs]
+        return torch.stack(found).nanmean(dim=0)
+
+    def _at(self, level: int) -> Bool[Tensor, " batch"]:
+        """Return which images are of a level."""
+        mine = [which in self.split.at(level) for which in self.split.compositions]
+        return torch.tensor(mine).repeat_interleave(self.samples)
+
+    def tiny(self) -> "TokenLocality":
+        """Return the same measurement with one sample of each composition."""
+        return replace(self, samples=1)
+
+
 @torch.no_grad()
 def token_influence(
     predictor: Predictor,
     tokens: Shaped[Tensor, " batch *token"],
     hidden: Bool[Tensor, "batch side side"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     other: Shaped[Tensor, " others *other"],
     chunk: int = CHUNK,
-) -> Float[Tensor, "batch changed answered"]:
-    """Return how far the answer at each hidden token moves as each visible one becomes `other`'s.
+) -> Float[Tensor, "batch changed predicted"]:
+    """Return how far each hidden token's prediction moves as each visible one becomes `other`'s.
 
-    Of tokens that are hidden, and on the answers at visible ones, the influence is 0.
+    Of tokens that are hidden, and on the predictions of visible ones, the influence is 0.
     """
     _check_tokens(tokens, hidden, other)
     ids, covered = not tokens.is_floating_point(), hidden.flatten(1)
-    before = _answers(predictor, (tokens, hidden, condition), _law if ids else _mean, chunk)
+    before = _predictions(predictor, (tokens, hidden, condition), _law if ids else _mean, chunk)
     found = before.new_zeros(*covered.shape, covered.shape[1])
     image, cell = (~covered).nonzero(as_tuple=True)
     for of, at in zip(image.split(chunk), cell.split(chunk), strict=True):
-        asked = (_swapped(tokens[of], other[of], at), hidden[of], condition[of])
-        after = _answers(predictor, asked, _law if ids else _mean, chunk)
-        found[of, at] = torch.where(covered[of], _way(before[of], after, ids), 0)
+        call = (_swapped(tokens[of], other[of], at), hidden[of], condition[of])
+        after = _predictions(predictor, call, _law if ids else _mean, chunk)
+        found[of, at] = torch.where(covered[of], _moved(before[of], after, ids), 0)
     return found
 
 
@@ -68,8 +155,8 @@ def even_influence(
     tokens: Shaped[Tensor, " batch *token"],
     hidden: Bool[Tensor, "batch side side"],
     other: Shaped[Tensor, " others *other"],
-) -> Float[Tensor, "batch changed answered"]:
-    """Return what it is if hidden tokens listen to all that changes alike: what chance says."""
+) -> Float[Tensor, "batch changed predicted"]:
+    """Return what it is if every changed token has the same influence: the value at chance."""
     _check_tokens(tokens, hidden, other)
     differs = tokens != other
     differs = (differs if differs.dim() == 3 else differs.any(dim=1)) & ~hidden
@@ -77,12 +164,12 @@ def even_influence(
 
 
 def token_locality(
-    influence: Float[Tensor, "batch changed answered"], radius: int = 1
+    influence: Float[Tensor, "batch changed predicted"], radius: int = 1
 ) -> Measurement | None:
     """Return the share of influence from at most so many cells away: 1 is local, mean over images.
 
-    An image without any influence has no share and is not counted; if all are, it is undefined:
-    None.
+    An image without any influence has no share and is not counted; if there is none, the share is
+    undefined: None.
     """
     side = isqrt(influence.shape[1])
     if influence.shape[1:] != (side**2, side**2):
@@ -113,7 +200,7 @@ def factor_interaction(
     Lengths are over all hidden tokens of an image. `rows_a` is the condition with one factor
     changed, `rows_b` with another. l are log-probabilities less their mean over codes: they add up
     if the laws multiply, whatever those are divided by. Of latents l is the mean prediction. NaN
-    where neither change by itself moves the answer.
+    where neither change by itself moves the prediction.
     """
     _check_tokens(tokens, hidden, tokens)
     changed = [_changed(condition, rows) for rows in (rows_a, rows_b)]
@@ -123,14 +210,14 @@ def factor_interaction(
     together = torch.where(changed[0][..., None], rows_a, rows_b)
     read = _mean if tokens.is_floating_point() else _centred
     plain, alone_a, alone_b, joint = (
-        _answers(predictor, (tokens, hidden, told), read, chunk)
-        for told in (condition, rows_a, rows_b, together)
+        _predictions(predictor, (tokens, hidden, rows), read, chunk)
+        for rows in (condition, rows_a, rows_b, together)
     )
     covered = hidden.flatten(1)
     alone = _length(alone_a - plain, covered) + _length(alone_b - plain, covered)
     left = _length(joint - alone_a - alone_b + plain, covered)
-    still = alone <= _last_digits(plain) * _length(plain, covered)
-    return torch.where(still, torch.nan, left / alone)
+    unmoved = alone <= _last_digits(plain) * _length(plain, covered)
+    return torch.where(unmoved, torch.nan, left / alone)
 
 
 def over_images(values: Float[Tensor, " batch"], most: float = inf) -> Measurement | None:
@@ -139,27 +226,24 @@ def over_images(values: Float[Tensor, " batch"], most: float = inf) -> Measureme
     numbers = values[~values.isnan()].clamp(max=most).tolist()
     if len(numbers) < 2:
         return Measurement(numbers[0], None, None, n=1) if numbers else None
-    mean = Measurement.mean(numbers)
-    assert mean.low is not None
-    assert mean.high is not None
-    return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, most))
+    return Measurement.mean(numbers).clipped(most=most)
 
 
 Read: TypeAlias = Callable[[Any], Tensor]
 """From the output for a batch to some numbers for each token."""
 
 
-def _answers(
-    predictor: Predictor, asked: Sequence[Tensor], read: Read, chunk: int
+def _predictions(
+    predictor: Predictor, call: Sequence[Tensor], read: Read, chunk: int
 ) -> Float[Tensor, "batch cell number"]:
-    """Return what is read from the answers, token by token."""
+    """Return what is read from the predictions, token by token."""
     if chunk < 1:
         raise ValueError(f"a chunk is at least 1 image; got {chunk}")
-    parts = zip(*(each.split(chunk) for each in asked), strict=True)
+    parts = zip(*(each.split(chunk) for each in call), strict=True)
     found = torch.cat([read(predictor(*part).output) for part in parts])
-    if found.shape[:-1] != asked[1].shape:
-        expected = (*asked[1].shape, "number")
-        raise ValueError(f"answers have the shape {expected}; got {tuple(found.shape)}")
+    if found.shape[:-1] != call[1].shape:
+        expected = (*call[1].shape, "number")
+        raise ValueError(f"predictions have the shape {expected}; got {tuple(found.shape)}")
     return found.flatten(1, 2)
 
 
@@ -174,7 +258,7 @@ def _centred(output: Any) -> Tensor:
 
 def _mean(output: Any) -> Tensor:
     """Return the mean prediction."""
-    if not isinstance(output, Mixture):
+    if not isinstance(output, TokenMixture):
         return output
     return (output.log_weights.exp()[..., None] * output.means).sum(dim=-2)
 
@@ -186,12 +270,12 @@ def _swapped(tokens: Tensor, other: Tensor, cell: Tensor) -> Tensor:
     return torch.where(here, other, tokens)
 
 
-def _way(before: Tensor, after: Tensor, ids: bool) -> Float[Tensor, "batch cell"]:
-    """Return how far answers moved; 0 if that may be rounding."""
+def _moved(before: Tensor, after: Tensor, ids: bool) -> Float[Tensor, "batch cell"]:
+    """Return how far predictions moved; 0 if that may be rounding."""
     away = after - before
-    moved = away.abs().sum(dim=-1) / 2 if ids else away.norm(dim=-1)
-    scale = torch.ones_like(moved) if ids else before.norm(dim=-1)
-    return torch.where(moved > _last_digits(before) * scale, moved, 0)
+    far = away.abs().sum(dim=-1) / 2 if ids else away.norm(dim=-1)
+    scale = torch.ones_like(far) if ids else before.norm(dim=-1)
+    return torch.where(far > _last_digits(before) * scale, far, 0)
 
 
 def _length(
@@ -200,8 +284,8 @@ def _length(
     return torch.where(covered[..., None], away, 0).flatten(1).norm(dim=1)
 
 
-def _last_digits(answer: Tensor) -> float:
-    return ROUNDING * torch.finfo(answer.dtype).eps
+def _last_digits(prediction: Tensor) -> float:
+    return ROUNDING * torch.finfo(prediction.dtype).eps
 
 
 def _changed(condition: Tensor, rows: Tensor) -> Bool[Tensor, "batch factor"]:

@@ -1,28 +1,98 @@
 """What a tokenizer keeps of images, and whether it uses all that it has for it."""
 
 import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import one_hot
 
+from recombine.measure.behaviour import Autoencodes, Reconstruction
 from recombine.measure.fidelity import psnr
+from recombine.measure.renders import fresh, single_object_world
+from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
+from recombine.split import Split
+from recombine.worlds.shapes2d import BINARY
 
 BEST = 100.0
-"""Decibel that are said of an image made anew without any error."""
+"""The decibels of an image that is reconstructed without any error."""
 FEWEST = 0.1
 """A codebook has collapsed if its perplexity is a smaller share of its codes than this."""
 EXPLAINED = 0.5
 """A channel is in use if images explain this share of its variance; the rest is noise."""
 
 
+@dataclass(frozen=True)
+class Tokenizing:
+    """Reconstruct so many fresh renders of every composition, level by level.
+
+    A tokenizer learns from seen compositions; what it makes of the others bounds every model that
+    samples in its latents.
+    """
+
+    split: Split = BINARY
+    samples: int = 64
+
+    name: ClassVar[str] = "tokenizing"
+
+    def __call__(self, subject: Subject, generator: torch.Generator) -> Findings:
+        """Render, reconstruct and compare."""
+        del generator
+        view, network = subject.training.view, subject.training.network
+        if not isinstance(network, Autoencodes):
+            raise inapplicable(self.name, "tokenizers", network)
+        world = single_object_world(self.name, subject.training, self.split)
+        measured: dict[str, Measurement] = {}
+        alarms: list[str] = []
+        images = {}
+        for level in self.split.levels:
+            every = self.split.at(level)
+            image = torch.cat([fresh(world, each, self.samples, subject.device) for each in every])
+            coded = reconstructed(subject, view(image))
+            again = view.back(coded.image).float().clamp(0, 1)
+            found = reconstruction(again, image)
+            measured |= {f"{name}@level{level}": each for name, each in found.items()}
+            images[f"level{level}"] = torch.cat([image[:: self.samples], again[:: self.samples]])
+            if level == 0:
+                used, alarm = in_use(coded, network.codes)
+                measured |= {**found, **used}
+                alarms += [alarm] if alarm else []
+        return Findings(measured, images=images, alarms=tuple(alarms))
+
+    def tiny(self) -> "Tokenizing":
+        """Return the same measurement with few samples."""
+        return replace(self, samples=2)
+
+
+def reconstructed(subject: Subject, seen: Tensor) -> Reconstruction:
+    """Return what a tokenizer makes of images, which is all that it is called with."""
+    tokenizer: Any = subject.denoiser
+    return tokenizer(seen)
+
+
+def in_use(coded: Reconstruction, codes: int | None) -> tuple[dict[str, Measurement], str | None]:
+    """Return how much of the latents is used and how far they spread, and an alarm if collapsed."""
+    if coded.ids is None or coded.vectors is None or codes is None:
+        if coded.logvar is None:
+            raise ValueError("continuous latents have a variance; got none")
+        latent, logvar = coded.latent.float(), coded.logvar.float()
+        return latent_use(latent, logvar), latent_alarm(latent, logvar)
+    vectors = coded.vectors.double()
+    spread = vectors.var(dim=(0, 2, 3), correction=0).mean().sqrt()
+    used = {
+        **codebook_use(coded.ids, codes),
+        "latent_spread": Measurement(float(spread), None, None, n=len(vectors)),
+    }
+    return used, codebook_alarm(coded.ids, codes)
+
+
 def reconstruction(
     again: Float[Tensor, "batch channel height width"],
     image: Float[Tensor, "batch channel height width"],
 ) -> dict[str, Measurement]:
-    """Return how far images made anew are from the images, in [0, 1]: mean over images."""
+    """Return how far reconstructions are from the images, in [0, 1]: mean over images."""
     error = (again - image).abs().flatten(1).mean(dim=1)
     decibel = psnr(again, image).clamp(max=BEST)
     return {
@@ -39,13 +109,9 @@ def codebook_use(ids: Int[Tensor, "batch row column"], codes: int) -> dict[str, 
     """
     share = _shares(ids, codes)
     surprise = -share.log()[ids].flatten(1).mean(dim=1)
-    entropy = Measurement.mean(surprise.tolist())
-    assert entropy.low is not None
-    assert entropy.high is not None
-    value, low, high = (math.exp(each) for each in (entropy.value, entropy.low, entropy.high))
     return {
         "codes_used": Measurement(int((share > 0).sum()) / codes, None, None, n=len(ids)),
-        "perplexity": Measurement(value, low, high, n=len(ids)),
+        "perplexity": Measurement.mean(surprise.tolist()).mapped(math.exp),
     }
 
 
@@ -62,53 +128,13 @@ def codebook_alarm(ids: Int[Tensor, "batch row column"], codes: int) -> str | No
     )
 
 
-def seen_at(ids: Int[Tensor, "batch row column"], codes: int) -> Bool[Tensor, "row column {codes}"]:
-    """Tell which codes these images have at each place."""
-    return one_hot(ids.long(), codes).bool().any(dim=0)
-
-
-def unseen_share(
-    ids: Int[Tensor, "batch row column"], seen: Bool[Tensor, "row column code"]
-) -> Measurement:
-    """Return the share of tokens whose code was never seen at their place: mean over images.
-
-    Where there is none, or nothing else, images do not differ and there is no interval.
-    """
-    share = _unseen(ids, seen).double().flatten(1).mean(dim=1)
-    if (share == share[0]).all():
-        return Measurement(float(share[0]), None, None, n=len(share))
-    return Measurement.mean(share.tolist())
-
-
-def nearest_seen(
-    ids: Int[Tensor, "batch row column"],
-    seen: Bool[Tensor, "row column code"],
-    vectors: Float[Tensor, "code latent"],
-) -> Int[Tensor, "batch row column"]:
-    """Return the ids with each that was never seen at its place replaced by the nearest that was.
-
-    Nearest by the distance of the codes' vectors. What is left is within reach of a model that
-    puts no code where it never saw one.
-    """
-    if not seen.any(dim=-1).all():
-        raise ValueError("the nearest seen code needs a code at every place; a place has none")
-    # Not by a matrix product, whose rounding can change which is nearest.
-    far = torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")[ids]
-    # A code that was seen there is the nearest to itself.
-    return far.masked_fill(~seen, torch.inf).argmin(dim=-1)
-
-
-def _unseen(ids: Tensor, seen: Tensor) -> Tensor:
-    return ~seen.expand(len(ids), *seen.shape).gather(-1, ids[..., None].long())[..., 0]
-
-
 def latent_use(
     mean: Float[Tensor, "batch latent row column"], logvar: Float[Tensor, "batch latent row column"]
 ) -> dict[str, Measurement]:
     """Return the share of channels in use by KL latents, and the spread of their means.
 
-    The spread is over images and places, about the mean of each channel: what a model of latents
-    has to be told, as nothing fixes their scale.
+    The spread is over images and places, about the mean of each channel: a model of latents has to
+    know it, as nothing fixes their scale.
     """
     spread = mean.double().var(dim=(0, 2, 3), correction=0).mean().sqrt()
     used = Measurement(_used(mean, logvar) / mean.shape[1], None, None, n=len(mean))
@@ -121,12 +147,12 @@ def latent_use(
 def latent_alarm(
     mean: Float[Tensor, "batch latent row column"], logvar: Float[Tensor, "batch latent row column"]
 ) -> str | None:
-    """Return what to do about KL latents of which most channels say nothing, or None."""
+    """Return what to do about KL latents of which most channels are noise, or None."""
     used, channels = _used(mean, logvar), mean.shape[1]
     if 2 * used >= channels:
         return None
     return (
-        f"latent collapsed: {used} of {channels} channels tell images apart; "
+        f"latent collapsed: {used} of {channels} channels differ between images; "
         f"train longer or lower the weight of KL"
     )
 
@@ -143,7 +169,7 @@ def _shares(ids: Tensor, codes: int) -> Float[Tensor, " code"]:
 def _used(mean: Tensor, logvar: Tensor) -> int:
     """Return how many channels differ more between images, place by place, than by noise."""
     if len(mean) < 2:
-        raise ValueError(f"what tells images apart needs 2 images or more; got {len(mean)}")
+        raise ValueError(f"how much images differ needs 2 images or more; got {len(mean)}")
     between = mean.double().var(dim=0).mean(dim=(1, 2))
     noise = logvar.double().exp().mean(dim=(0, 2, 3))
     return int((between >= EXPLAINED * (between + noise)).sum())

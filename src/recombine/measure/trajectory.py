@@ -1,4 +1,4 @@
-"""What a course through concept space says: rises, times of learning, speed, slow-down, theory.
+"""Courses through concept space: rises, times of learning, speed, slow-down, theory.
 
 A course is a coordinate per concept, from 0 (absent) to 1 (there), at rising steps of training.
 """
@@ -105,8 +105,8 @@ def slow_down(
     peak = int(speed.argmax())
     after = speed[peak:]
     gaps = torch.gradient(steps)[0][peak:]
-    still = (after * gaps <= least).int()
-    last = int(still.argmax()) if still.any() else len(after)
+    ended = (after * gaps <= least).int()
+    last = int(ended.argmax()) if ended.any() else len(after)
     if last < 4:
         return None
     from scipy import stats

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from recombine.models.entry import Entry, Tokens, Told, Vector, check_shape
+from recombine.models.entry import ContextTokens, Entry, Tokens, Vector, check_shape
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -16,7 +16,7 @@ Module = TypeVar("Module", bound=nn.Module)
 class Network(Protocol):
     """A declared network: a frozen value that can be built, with fresh weights each time.
 
-    What is built answers (x, clock, condition) with an image, see `Preconditioned`.
+    What is built maps (x, clock, condition) to an image, see `Preconditioned`.
     """
 
     def build(self) -> nn.Module: ...
@@ -42,14 +42,14 @@ def zeroed(module: Module) -> Module:
 
 
 def closeness(
-    points: Float[Tensor, "*any latent"], vectors: Float[Tensor, "code latent"]
+    places: Float[Tensor, "*any latent"], vectors: Float[Tensor, "code latent"]
 ) -> Float[Tensor, "*any code"]:
     """Return minus half the squared distance from each vector, but for what all of them share."""
-    return points @ vectors.T - vectors.square().sum(dim=1) / 2
+    return places @ vectors.T - vectors.square().sum(dim=1) / 2
 
 
 class Waves(nn.Module):
-    """Numbers as themselves, sines and cosines, so that small differences are heard.
+    """Numbers as themselves, sines and cosines, so that small differences have an influence.
 
     Frequencies are in cycles per unit and rise geometrically.
     """
@@ -78,90 +78,88 @@ def positions(side: int, width: int) -> Float[Tensor, "width side side"]:
 
 
 class Embedding(nn.Module):
-    """The noise level and what is told to the whole image, as one vector.
+    """The noise level and a condition on the whole image, as one vector.
 
-    What is told is added last: the vectors of several told bits then add up as they are, and a
-    network that knows each of them has a chance with more of them than it has met at once.
+    The condition is added last: the vectors of several bits then add up as they are, and a network
+    that knows each of them has a chance with more of them than it has seen at once.
     """
 
     def __init__(self, width: int, entry: Entry = None) -> None:
         super().__init__()
         self.waves = Waves(32, 0.25, 16.0)
         self.noise = nn.Linear(self.waves.width, width)
-        self.told = Hears(entry, width) if isinstance(entry, Vector) else None
+        self.condition = VectorEmbedding(entry, width) if isinstance(entry, Vector) else None
         self.out = nn.Linear(width, width)
 
     def forward(
-        self, clock: Float[Tensor, " batch"], told: Float[Tensor, "batch feature"] | None = None
+        self, clock: Float[Tensor, " batch"], vector: Float[Tensor, "batch feature"] | None = None
     ) -> Float[Tensor, "batch width"]:
         level = F.silu(self.out(F.silu(self.noise(self.waves(clock)))))
-        return level if self.told is None else level + self.told(told)
+        return level if self.condition is None else level + self.condition(vector)
 
 
-class Hears(nn.Module):
-    """What a vector says; zeros say nothing."""
+class VectorEmbedding(nn.Module):
+    """A condition vector at the width of the network; zeros become zeros."""
 
     def __init__(self, entry: Vector, width: int) -> None:
         super().__init__()
         self.waves = Waves(entry.waves, 0.5, 16.0) if entry.waves else None
         each = self.waves.width if self.waves else 1
-        self.layer = heard(entry.width * each, width)
+        self.layer = condition_layer(entry.width * each, width)
 
-    def forward(self, told: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch width"]:
+    def forward(self, vector: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch width"]:
         if self.waves is not None:
-            told = (self.waves(told) - self.waves(torch.zeros_like(told))).flatten(1)
-        return self.layer(told)
+            vector = (self.waves(vector) - self.waves(torch.zeros_like(vector))).flatten(1)
+        return self.layer(vector)
 
 
-def heard(inputs: int, width: int) -> nn.Linear:
-    """Return a layer in which one told bit is as loud as the noise level, however many may be."""
+def condition_layer(inputs: int, width: int) -> nn.Linear:
+    """Return a layer in which one bit weighs as much as the noise level, however many there are."""
     layer = nn.Linear(inputs, width, bias=False)
     nn.init.normal_(layer.weight, std=0.5)
     return layer
 
 
 class FactorTokens(nn.Module):
-    """One token for each factor: what is told of it, or that nothing is."""
+    """One prefix token for each factor: its value, or a learned null where it is not given."""
 
     def __init__(self, factors: int, features: int, width: int) -> None:
         super().__init__()
         self.row = features + 1
-        self.values = nn.ModuleList(heard(self.row, width) for _ in range(factors))
-        self.untold = nn.Parameter(torch.randn(factors, width))
+        self.values = nn.ModuleList(condition_layer(self.row, width) for _ in range(factors))
+        self.null = nn.Parameter(torch.randn(factors, width))
 
     def forward(
         self, condition: Float[Tensor, "batch factor row"]
     ) -> Float[Tensor, "batch factor width"]:
         expected = (len(condition), len(self.values), self.row)
         check_shape(condition.shape == expected, "factor tokens", expected, condition)
-        told = condition[..., -1:] != 0
-        rows = condition.to(self.untold.dtype).masked_fill(~told, 0).unbind(1)
+        given = condition[..., -1:] != 0
+        rows = condition.to(self.null.dtype).masked_fill(~given, 0).unbind(1)
         values = [layer(row) for layer, row in zip(self.values, rows, strict=True)]
-        return torch.where(told, torch.stack(values, dim=1).to(self.untold.dtype), self.untold)
+        return torch.where(given, torch.stack(values, dim=1).to(self.null.dtype), self.null)
 
 
 class TokenEmbedding(nn.Module):
-    """Told things as vectors, behind one that is always there: attention needs somewhere to go."""
+    """Context tokens behind one that is always there: attention needs somewhere to go."""
 
     def __init__(self, entry: Tokens, width: int) -> None:
         super().__init__()
         self.waves = Waves(6, 0.5, 16.0)
         self.inner = nn.Linear((entry.width - 1) * self.waves.width, width)
         self.outer = nn.Linear(width, width)
-        self.nothing = nn.Parameter(torch.randn(width))
+        self.null = nn.Parameter(torch.randn(width))
 
     def forward(
-        self, told: Told
+        self, context: ContextTokens
     ) -> tuple[Float[Tensor, "batch token width"], Bool[Tensor, "batch token"]]:
-        assert told.tokens is not None
-        assert told.present is not None
-        tokens = self.outer(F.silu(self.inner(self.waves(told.tokens).flatten(2))))
-        nothing = self.nothing.to(tokens.dtype).expand(len(tokens), 1, -1)
-        return torch.cat([nothing, tokens], dim=1), F.pad(told.present, (1, 0), value=True)
+        tokens = self.outer(F.silu(self.inner(self.waves(context.tokens).flatten(2))))
+        null = self.null.to(tokens.dtype).expand(len(tokens), 1, -1)
+        return torch.cat([null, tokens], dim=1), F.pad(context.present, (1, 0), value=True)
 
 
 class Attention(nn.Module):
-    """Every token looks at all tokens."""
+    """Self-attention: every token attends to all tokens."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -175,23 +173,23 @@ class Attention(nn.Module):
         return self.out(attended(query, key, value, self.gain))
 
 
-class Hearing(nn.Module):
-    """Every token looks at what is told."""
+class CrossAttention(nn.Module):
+    """Every token attends to the context."""
 
-    def __init__(self, width: int, heads: int, told: int) -> None:
+    def __init__(self, width: int, heads: int, context: int) -> None:
         super().__init__()
         self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(told, 2 * width)
+        self.key_value = nn.Linear(context, 2 * width)
         self.gain = nn.Parameter(torch.ones(head_width(width, heads)))
         self.out = zeroed(nn.Linear(width, width))
 
     def forward(
         self,
         x: Float[Tensor, "batch token width"],
-        told: Float[Tensor, "batch thing feature"],
+        context: Float[Tensor, "batch thing feature"],
         present: Bool[Tensor, "batch thing"],
     ) -> Float[Tensor, "batch token width"]:
-        key, value = self.key_value(told).chunk(2, dim=-1)
+        key, value = self.key_value(context).chunk(2, dim=-1)
         return self.out(attended(self.query(x), key, value, self.gain, present[:, None, None]))
 
 
@@ -218,16 +216,16 @@ def attended(
 
 
 class Transformer(nn.Module):
-    """Look around, hear what is told, think: each is added to the tokens.
+    """Self-attention, cross-attention to a context if there is one, and an MLP; each is added.
 
-    With a modulation (shift, scale and gate for looking and for thinking) this is adaLN-zero of
-    Peebles & Xie 2023; without one it is a plain pre-norm block.
+    With a modulation (shift, scale and gate for the attention and for the MLP) this is adaLN-zero
+    of Peebles & Xie 2023; without one it is a plain pre-norm block.
     """
 
-    def __init__(self, width: int, heads: int, told: int = 0, expansion: int = 4) -> None:
+    def __init__(self, width: int, heads: int, context: int = 0, expansion: int = 4) -> None:
         super().__init__()
         self.attention = Attention(width, heads)
-        self.hearing = Hearing(width, heads, told) if told else None
+        self.cross_attention = CrossAttention(width, heads, context) if context else None
         self.inner = nn.Linear(width, expansion * width)
         self.outer = nn.Linear(expansion * width, width)
 
@@ -235,15 +233,15 @@ class Transformer(nn.Module):
         self,
         x: Float[Tensor, "batch token width"],
         modulation: Float[Tensor, "batch six_widths"] | None = None,
-        told: Float[Tensor, "batch thing feature"] | None = None,
+        context: Float[Tensor, "batch thing feature"] | None = None,
         present: Bool[Tensor, "batch thing"] | None = None,
     ) -> Float[Tensor, "batch token width"]:
         parts = (None,) * 6 if modulation is None else modulation[:, None].chunk(6, dim=-1)
         x = x + gated(self.attention(modulated(rms(x), *parts[:2])), parts[2])
-        if self.hearing is not None:
-            x = x + self.hearing(rms(x), told, present)
-        thought = self.outer(F.gelu(self.inner(modulated(rms(x), *parts[3:5])), approximate="tanh"))
-        return x + gated(thought, parts[5])
+        if self.cross_attention is not None:
+            x = x + self.cross_attention(rms(x), context, present)
+        added = self.outer(F.gelu(self.inner(modulated(rms(x), *parts[3:5])), approximate="tanh"))
+        return x + gated(added, parts[5])
 
 
 def modulated(x: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
@@ -252,7 +250,7 @@ def modulated(x: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
 
 
 def gated(x: Tensor, gate: Tensor | None) -> Tensor:
-    """Let through as much of each channel as the gate says."""
+    """Multiply each channel by its gate, if there is one."""
     return x if gate is None else x * gate
 
 

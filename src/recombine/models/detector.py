@@ -1,11 +1,11 @@
-"""The reader of CLEVR-like images: it points at the centre of every object and says what it is.
+"""The reader of CLEVR-like images: it finds the centre and the concepts of every object.
 
-A map of cells answers for the image: how surely a centre is in the cell, where in the cell, and
+A map of cells describes the image: how surely a centre is in the cell, where in the cell, and
 which concept of each factor the object there has (objects as points, Zhou et al. 2019).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ UNSURE = -4.0
 
 @dataclass(frozen=True)
 class Detector:
-    """A network for images of `size` pixels that answers on a map of half that side.
+    """A network for images of `size` pixels whose output is a map of half that side.
 
     Each further level halves the side; `blocks` and `widths` are from the finest to the coarsest.
     """
@@ -47,21 +47,28 @@ class Detector:
 
     @property
     def side(self) -> int:
-        """The side of the map of answers."""
+        """The side of the output map."""
         return self.size // 2
 
     @property
     def channels(self) -> int:
-        """What is answered for each cell: a centre, where in the cell, and every concept."""
+        """The outputs of each cell: a centre, where in the cell, and every concept."""
         return 3 + sum(len(factor.concepts) for factor in self.factors)
 
     def build(self) -> "DetectorModule":
         """Return the network with fresh weights."""
         return DetectorModule(self)
 
+    def object_reader(
+        self, network: Callable[..., Tensor], threshold: float | None = None
+    ) -> "DetectorReader":
+        """Return the reader that these weights make; without a threshold, with its default."""
+        reader = DetectorReader(network, self)
+        return reader if threshold is None else replace(reader, threshold=threshold)
 
-class Answers(NamedTuple):
-    """A map of answers in its parts; `within` is the way from the middle of a cell, in cells."""
+
+class DetectionMap(NamedTuple):
+    """An output map in its parts; `within` is the way from the middle of a cell, in cells."""
 
     centre: Float[Tensor, "batch row column"]
     within: Float[Tensor, "batch 2 row column"]
@@ -69,12 +76,12 @@ class Answers(NamedTuple):
 
 
 def parts(
-    answers: Float[Tensor, "batch channel row column"], factors: tuple[Factor, ...]
-) -> Answers:
-    """Take a map of answers apart; everything but `within` is a logit."""
+    output: Float[Tensor, "batch channel row column"], factors: tuple[Factor, ...]
+) -> DetectionMap:
+    """Split an output map into its parts; everything but `within` is a logit."""
     counts = [len(factor.concepts) for factor in factors]
-    centre, within, *concepts = answers.split([1, 2, *counts], dim=1)
-    return Answers(centre[:, 0], within, tuple(concepts))
+    centre, within, *concepts = output.split([1, 2, *counts], dim=1)
+    return DetectionMap(centre[:, 0], within, tuple(concepts))
 
 
 class DetectorModule(nn.Module):
@@ -94,12 +101,12 @@ class DetectorModule(nn.Module):
         self.skip = nn.ModuleList(nn.Conv2d(width, width, 1, bias=False) for width in widths[:-1])
         self.summary = nn.Conv2d(widths[0], 64, 3, padding=1)
         self.outlet = zeroed(nn.Conv2d(64, of.channels, 1))
-        nn.init.constant_(self.outlet.bias[:1], UNSURE)  # type: ignore[index]
+        nn.init.constant_(self.outlet.get_parameter("bias")[:1], UNSURE)
 
     def forward(
         self, image: Float[Tensor, "batch 3 height width"]
     ) -> Float[Tensor, "batch channel row column"]:
-        """Return the map of answers for images in [0, 1]."""
+        """Return the output map of images in [0, 1]."""
         check_image(image, 3, self.of.size)
         hidden = self.inlet(F.pixel_unshuffle(2 * image - 1, 2))
         skips = []
@@ -117,10 +124,10 @@ class DetectorModule(nn.Module):
 
 def level(width: int, blocks: int) -> nn.Sequential:
     """Return the blocks of one level."""
-    return nn.Sequential(*(Block(width) for _ in range(blocks)))
+    return nn.Sequential(*(ConvolutionBlock(width) for _ in range(blocks)))
 
 
-class Block(nn.Module):
+class ConvolutionBlock(nn.Module):
     """A residual block with a shift and a scale of its own."""
 
     def __init__(self, width: int) -> None:
@@ -223,10 +230,10 @@ class DetectorReader:
 
 
 def decoded(
-    answers: Float[Tensor, "batch channel row column"], factors: tuple[Factor, ...], most: int
+    output: Float[Tensor, "batch channel row column"], factors: tuple[Factor, ...], most: int
 ) -> Found:
     """Return the peaks of the map, the surest first; places are from 0 to 1 in the map."""
-    centre, within, concepts = parts(answers.float(), factors)
+    centre, within, concepts = parts(output.float(), factors)
     side = centre.shape[-1]
     confidence, cell = _peaks(centre).flatten(1).topk(most, dim=1)
     corner = torch.stack([cell % side, cell // side], dim=-1)
@@ -238,14 +245,14 @@ def decoded(
 def at(
     maps: Float[Tensor, "batch channel row column"], cell: Int[Tensor, "batch object"]
 ) -> Float[Tensor, "batch object channel"]:
-    """Return what maps say at some cells, which are counted row by row."""
+    """Return the values of maps at some cells, which are counted row by row."""
     index = cell[:, None].expand(-1, maps.shape[1], -1)
     return maps.flatten(2).gather(2, index).transpose(1, 2)
 
 
 def _peaks(centre: Float[Tensor, "batch row column"]) -> Float[Tensor, "batch row column"]:
     """Return the probability of a centre where none of the eight cells around is surer, else -1."""
-    # Of cells that tie the pooling names the first, so a plateau has one peak.
+    # Of cells that tie the pooling returns the first, so a plateau has one peak.
     _, surest = F.max_pool2d(centre[:, None], 3, stride=1, padding=1, return_indices=True)
     own = torch.arange(centre[0].numel(), device=centre.device).reshape(centre[0].shape)
     return torch.where(surest[:, 0] == own, centre.sigmoid(), -1)

@@ -1,4 +1,4 @@
-"""The diffusion transformer: patches as tokens, steered by adaLN-zero (Peebles & Xie 2023)."""
+"""The diffusion transformer: patches as tokens, modulated by adaLN-zero (Peebles & Xie 2023)."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from recombine.models.blocks import (
 from recombine.models.entry import (
     Channels,
     Entry,
-    Rows,
+    FactorRows,
     Tokens,
     Vector,
     check_counts,
@@ -71,7 +71,7 @@ class DiTModule(nn.Module):
         self.tokens = TokenEmbedding(of.entry, of.width) if isinstance(of.entry, Tokens) else None
         self.factors = (
             FactorTokens(of.entry.factors, of.entry.features, of.width)
-            if isinstance(of.entry, Rows)
+            if isinstance(of.entry, FactorRows)
             else None
         )
         self.inlet = nn.Linear((of.channels + maps) * of.patch**2, of.width)
@@ -90,27 +90,27 @@ class DiTModule(nn.Module):
         self,
         x: Float[Tensor, "batch channel height width"],
         clock: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         states: list[Tensor] | None = None,
     ) -> Float[Tensor, "batch answer height width"]:
-        """Answer; the tokens after each layer are added to `states`, where there is such a list.
+        """Return the output; the tokens after each layer are appended to `states`, if given.
 
-        It has the channels of the image, unless the outlet was taken away (`Voter`).
+        It has the channels of the image, unless the outlet was replaced (`CodeDenoiser`).
         """
         check_image(x, self.of.channels, self.of.size)
-        told = read(self.of.entry, condition, x)
-        hears = () if self.tokens is None else self.tokens(told)
-        modulation = self.modulation(self.embedding(clock.to(x.dtype), told.vector))
+        given = read(self.of.entry, condition, x)
+        context = () if self.tokens is None else self.tokens(given.context)
+        modulation = self.modulation(self.embedding(clock.to(x.dtype), given.vector))
         *each, last = modulation.split(self.shares, dim=1)
-        seen = x if told.channels is None else torch.cat([x, told.channels], dim=1)
+        seen = x if given.channels is None else torch.cat([x, given.channels], dim=1)
         patches = F.pixel_unshuffle(seen, self.of.patch).flatten(2).transpose(1, 2)
         hidden = self.inlet(patches)
         hidden = hidden + self.where.to(hidden.dtype)
         places = hidden.shape[1]
         if self.factors is not None:
-            hidden = torch.cat([self.factors(told.rows).to(hidden.dtype), hidden], dim=1)
+            hidden = torch.cat([self.factors(given.rows).to(hidden.dtype), hidden], dim=1)
         for block, part in zip(self.blocks, each, strict=True):
-            hidden = block(hidden, part, *hears)
+            hidden = block(hidden, part, *context)
             if states is not None:
                 states.append(hidden[:, -places:])
         last_of_image = rms(hidden[:, -places:])

@@ -1,7 +1,7 @@
 """How a condition enters a network: as one vector, as input channels, or as tokens to attend to.
 
 The choice matters. Channels lie under convolutions, which build conditional locality in; a vector
-says the same to every pixel; tokens are looked up by every pixel, or stand among the image's own.
+reaches every pixel equally; tokens are attended to by every pixel, or stand among the image's own.
 """
 
 from dataclasses import dataclass
@@ -12,22 +12,28 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 
-class Told(NamedTuple):
-    """A condition in the form its network takes; the other forms are None."""
+class ContextTokens(NamedTuple):
+    """Tokens to attend to, and which of them are there."""
+
+    tokens: Float[Tensor, "batch token feature"]
+    present: Bool[Tensor, "batch token"]
+
+
+class NetworkCondition(NamedTuple):
+    """A condition in the form that its network takes; the other forms are None."""
 
     vector: Float[Tensor, "batch feature"] | None = None
-    channels: Float[Tensor, "batch told height width"] | None = None
-    tokens: Float[Tensor, "batch token feature"] | None = None
-    present: Bool[Tensor, "batch token"] | None = None
+    channels: Float[Tensor, "batch map height width"] | None = None
+    context: ContextTokens | None = None
     rows: Float[Tensor, "batch factor row"] | None = None
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Told to the whole image at once: `width` numbers, in any shape, read row by row.
+    """The condition is one vector for the whole image: `width` numbers, in any shape, row by row.
 
     With `waves` each number also comes as so many sines and cosines, so that small differences
-    between places are heard.
+    between places have an influence.
     """
 
     width: int
@@ -38,17 +44,17 @@ class Vector:
 
     def __call__(
         self,
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         x: Float[Tensor, "batch channel height width"],
-    ) -> Told:
+    ) -> NetworkCondition:
         flat = condition.flatten(1) if condition.dim() > 1 else condition
         check_shape(flat.shape == (len(x), self.width), self, (len(x), self.width), condition)
-        return Told(vector=flat.to(x.dtype))
+        return NetworkCondition(vector=flat.to(x.dtype))
 
 
 @dataclass(frozen=True)
 class Channels:
-    """Told pixel by pixel: `count` maps of any size beside the image's channels.
+    """The condition is `count` maps of any size, which become channels beside the image's.
 
     A condition without a channel axis is a single map.
     """
@@ -60,21 +66,22 @@ class Channels:
 
     def __call__(
         self,
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         x: Float[Tensor, "batch channel height width"],
-    ) -> Told:
+    ) -> NetworkCondition:
         maps = condition[:, None] if condition.dim() == 3 else condition
         good = maps.dim() == 4 and maps.shape[:2] == (len(x), self.count)
         check_shape(good, self, (len(x), self.count, "height", "width"), condition)
-        # nearest-exact looks at pixel centres, so that no side that fails to divide is favoured.
-        return Told(channels=F.interpolate(maps.to(x.dtype), x.shape[2:], mode="nearest-exact"))
+        # nearest-exact samples at pixel centres, so that no side that fails to divide is favoured.
+        maps = F.interpolate(maps.to(x.dtype), x.shape[2:], mode="nearest-exact")
+        return NetworkCondition(channels=maps)
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Told as up to `most` things of `width` numbers, the last of which is 1 if it is there.
+    """The condition is up to `most` tokens of `width` numbers, the last of which is 1 if present.
 
-    The order of the things means nothing, and what is absent says nothing.
+    Their order has no influence, and absent ones have none.
     """
 
     width: int
@@ -83,27 +90,27 @@ class Tokens:
     def __post_init__(self) -> None:
         check_counts(self)
         if self.width < 2:
-            raise ValueError(f"a token has a number to say and a flag; got width {self.width}")
+            raise ValueError(f"a token has a number and a flag at least; got width {self.width}")
 
     def __call__(
         self,
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         x: Float[Tensor, "batch channel height width"],
-    ) -> Told:
+    ) -> NetworkCondition:
         good = condition.dim() == 3 and condition.shape[::2] == (len(x), self.width)
         good = good and condition.shape[1] <= self.most
         check_shape(good, self, (len(x), f"at most {self.most}", self.width), condition)
         present = condition[..., -1] != 0
         # Not a product: what an absent token holds may be anything, NaN included.
         tokens = condition[..., :-1].to(x.dtype).masked_fill(~present[..., None], 0)
-        return Told(tokens=tokens, present=present)
+        return NetworkCondition(context=ContextTokens(tokens, present))
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Told as a token for each of so many `factors`, which stand among those of the image.
+class FactorRows:
+    """The condition has a row for each of so many `factors`; each becomes a prefix token.
 
-    A row is `features` numbers that say a factor's value, then 1 if it is told.
+    A row is `features` numbers that hold a factor's value, then 1 if it is given.
     """
 
     factors: int
@@ -114,29 +121,29 @@ class Rows:
 
     def __call__(
         self,
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         x: Float[Tensor, "batch channel height width"],
-    ) -> Told:
+    ) -> NetworkCondition:
         expected = (len(x), self.factors, self.features + 1)
         check_shape(condition.shape == expected, self, expected, condition)
-        return Told(rows=condition.to(x.dtype))
+        return NetworkCondition(rows=condition.to(x.dtype))
 
 
-Entry: TypeAlias = Vector | Channels | Tokens | Rows | None
-"""None is for networks that are told nothing: any condition is accepted and ignored."""
+Entry: TypeAlias = Vector | Channels | Tokens | FactorRows | None
+"""None is for unconditional networks: any condition is accepted and ignored."""
 
 
 def read(
     entry: Entry,
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     x: Float[Tensor, "batch channel height width"],
-) -> Told:
+) -> NetworkCondition:
     """Return the condition as the network takes it, in the precision of the image."""
-    return Told() if entry is None else entry(condition, x)
+    return NetworkCondition() if entry is None else entry(condition, x)
 
 
 def check_counts(declared: object, *but: str) -> None:
-    """Raise unless the whole numbers of a declared value are positive, but for those named."""
+    """Raise unless the whole numbers of a declared value are positive, but for those listed."""
     for name, value in vars(declared).items():
         if name not in but and isinstance(value, int) and value < 1:
             raise ValueError(f"{name} is at least 1; got {declared}")

@@ -14,11 +14,13 @@ from recombine.denoiser import check_call, unit_noise
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """Say the same of every condition: a mean or a weight that does not depend on what is told."""
+    """A mean or a weight that does not depend on the condition."""
 
     value: Float[Tensor, "*any"]
 
-    def __call__(self, condition: Shaped[Tensor, " batch *told"]) -> Float[Tensor, " batch *any"]:
+    def __call__(
+        self, condition: Shaped[Tensor, " batch *condition"]
+    ) -> Float[Tensor, " batch *any"]:
         value = self.value.to(condition.device)
         return value.expand(len(condition), *value.shape)
 
@@ -48,7 +50,7 @@ class Spectrum:
 
 
 def spectrum(covariance: Float[Tensor, "*law pixel pixel"]) -> Spectrum:
-    """Return the principal axes of a covariance, or say why it is none."""
+    """Return the principal axes of a covariance; raise if it is none."""
     if covariance.dim() < 2 or covariance.shape[-1] != covariance.shape[-2]:
         raise ValueError(f"a covariance is a square matrix; got {tuple(covariance.shape)}")
     scale = covariance.abs().max()
@@ -72,14 +74,13 @@ class GaussianLaw:
     """Over the pixels of an image, row by row, channels first; or a function of the condition."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.covariance, Tensor):
-            _ = self._shared  # fails here rather than at the first call
+        _ = self._shared  # fails here rather than at the first call
 
     def __call__(
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch *image"]:
         """Return the mean of the images that x may be a noisy view of."""
         mean, axes = self._parts(x, sigma, condition)
@@ -90,7 +91,7 @@ class GaussianLaw:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch *image"]:
         """Return the gradient of `log_density`; exact where (denoised - x) / sigma^2 cancels."""
         mean, axes = self._parts(x, sigma, condition)
@@ -100,7 +101,7 @@ class GaussianLaw:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch"]:
         """Return the log density of noisy images."""
         mean, axes = self._parts(x, sigma, condition)
@@ -110,7 +111,7 @@ class GaussianLaw:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch pixel pixel"]:
         """Return d denoised / d x = C / (C + sigma^2); times sigma^2, the posterior covariance."""
         _, axes = self._parts(x, sigma, condition)
@@ -120,7 +121,7 @@ class GaussianLaw:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         to: Float[Tensor, " batch"],
     ) -> Float[Tensor, " batch *image"]:
         """Return where the probability flow carries x from sigma to another level, 0 included."""
@@ -130,7 +131,7 @@ class GaussianLaw:
         return mean + _stretched(axes, x - mean, (_noisy(axes, to) / _noisy(axes, sigma)).sqrt())
 
     def sample(
-        self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
+        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
     ) -> Float[Tensor, " batch *image"]:
         """Draw clean images, one per row of the condition."""
         mean = self.mean(condition)
@@ -138,13 +139,13 @@ class GaussianLaw:
         return mean + _stretched(axes, unit_noise(mean, generator), axes.variance.sqrt())
 
     @cached_property
-    def _shared(self) -> Spectrum:
-        assert isinstance(self.covariance, Tensor)
-        return spectrum(self.covariance)
+    def _shared(self) -> Spectrum | None:
+        """The spectrum, if the covariance does not depend on the condition."""
+        return spectrum(self.covariance) if isinstance(self.covariance, Tensor) else None
 
     def _spectrum(self, condition: Tensor) -> Spectrum:
         if isinstance(self.covariance, Tensor):
-            return self._shared
+            return self._shared or spectrum(self.covariance)
         return spectrum(self.covariance(condition))
 
     def _parts(self, x: Tensor, sigma: Tensor, condition: Tensor) -> tuple[Tensor, Spectrum]:

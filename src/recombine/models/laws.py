@@ -1,7 +1,7 @@
-"""Laws of a few pixels for which theory says what their scores listen to, and by how much.
+"""Laws of a few pixels for which theory predicts what their scores depend on, and by how much.
 
 T1 to T8 are test laws of our own, all in double precision, each with the values that are expected
-of it; the variants say one more thing each.
+of it; each variant tests one thing more.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from torch import Tensor
 
 from recombine.denoiser import unit_noise
 from recombine.models.gaussian import Constant, GaussianLaw
-from recombine.models.mixture import MixtureLaw, scene_law, subsets, told_everything, told_one
-from recombine.models.projection import LEVELS, Known
+from recombine.models.mixture import MixtureLaw, marks_all, marks_one, scene_law, subsets
+from recombine.models.projection import LEVELS, KnownLaw, Law
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """The mean image that is linear in what is told: one direction of pixels per block."""
+class LinearMean:
+    """The mean image that is linear in the condition: one direction of pixels per block."""
 
     direction: Float[Tensor, "block pixel"]
 
@@ -29,20 +29,20 @@ class Told:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
-    """The same, each told block being shifted by the number of the other told ones as well."""
+class CountedMean:
+    """The same, each conditioned block being shifted by the number of the others as well."""
 
     direction: Float[Tensor, "block pixel"]
     step: float
 
     def __call__(self, condition: Float[Tensor, "batch block"]) -> Float[Tensor, "batch pixel"]:
-        told = (condition != 0).to(self.direction)
-        others = told.sum(dim=1, keepdim=True) - 1
-        return (condition.to(told) + self.step * told * others) @ self.direction
+        given = (condition != 0).to(self.direction)
+        others = given.sum(dim=1, keepdim=True) - 1
+        return (condition.to(given) + self.step * given * others) @ self.direction
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
+class ScaledCovariance:
     """A block-diagonal covariance whose block j has its variances multiplied by exp(c_j / 2)."""
 
     covariance: Float[Tensor, "pixel pixel"]
@@ -55,19 +55,21 @@ class Scaled:
         return spread[:, :, None] * self.covariance * spread[:, None]
 
 
-def block_gaussian() -> Known:
+def block_gaussian() -> KnownLaw:
     """T1: three blocks and two more pixels; c_j sets the mean and the variances of block j."""
     blocks = _blocks(3, 2, background=2)
     parts = (_even(2, 1.0, 0.5), _even(2, 0.5, -0.3), _even(2, 2.0, 0.8), _even(2, 1.0, 0.4))
-    law = GaussianLaw(Told(_directions(blocks)), Scaled(torch.block_diag(*parts), blocks))
-    return Known("T1", law, blocks, _conditions(3))
+    law = GaussianLaw(
+        LinearMean(_directions(blocks)), ScaledCovariance(torch.block_diag(*parts), blocks)
+    )
+    return KnownLaw("T1", law, blocks, _conditions(3))
 
 
 @dataclass(frozen=True, eq=False)
 class BlockWeight:
     """Log weight of one choice of component per block; c_j = 1 or -1 favours one of the two.
 
-    Told nothing, a block has the mean of the two weights: it is as if c_j were drawn.
+    Under the null condition a block has the mean of the two weights, as if c_j were drawn.
     """
 
     choice: Float[Tensor, "component block"]
@@ -77,7 +79,7 @@ class BlockWeight:
         return torch.where(self.choice > 0, first, 1 - first).log().sum(dim=-1)
 
 
-def block_mixture() -> Known:
+def block_mixture() -> KnownLaw:
     """T2: three blocks of three pixels, each a mixture of two; c_j sets the weights of block j."""
     blocks = _blocks(3, 3)
     choice = torch.tensor(list(product((1.0, -1.0), repeat=3)), dtype=torch.float64)
@@ -87,14 +89,14 @@ def block_mixture() -> Known:
     )
     mean = choice @ _directions(blocks)
     law = MixtureLaw(BlockWeight(choice), Constant(mean), covariance)
-    return Known("T2", law, blocks, _conditions(3))
+    return KnownLaw("T2", law, blocks, _conditions(3))
 
 
-def coupled_gaussian(rho: float) -> Known:
+def coupled_gaussian(rho: float) -> KnownLaw:
     """T3: unit variances, blocks {0, 1} and {2, 3}, cov(0, 2) = rho, cov(1, 3) = rho / 2."""
     covariance = _coupling(rho, rho / 2)
     law = GaussianLaw(Constant(torch.zeros(4).double()), covariance)
-    return Known(f"T3_{rho:g}", law, _blocks(2, 2), _conditions(2), pixel_local=rho == 0)
+    return KnownLaw(f"T3_{rho:g}", law, _blocks(2, 2), _conditions(2), pixel_local=rho == 0)
 
 
 def coupled_divergence(rho: float) -> float:
@@ -106,43 +108,46 @@ COUPLED_DIVERGENCE = {0.1: 0.006276733036, 0.5: 0.176110296795, 0.9: 0.943502325
 """The same as the fact sheet prints it, to twelve decimals."""
 
 
-def shifted_gaussian(beta: float = 0.7) -> Known:
+def shifted_gaussian(beta: float = 0.7) -> KnownLaw:
     """T4: block-diagonal covariance; the mean of a block is shifted by beta c_k of each other."""
+    law = GaussianLaw(LinearMean(_shifted_directions(beta)), _three_parts())
     blocks = _blocks(3, 2)
-    own = _directions(blocks)
-    law = GaussianLaw(Told(own + beta * (own.sum(dim=0) - own)), _three_parts())
-    return Known("T4", law, blocks, _conditions(3), condition_local=beta == 0)
+    return KnownLaw("T4", law, blocks, _conditions(3), condition_local=beta == 0)
 
 
-def shifted_change(known: Known, sigma: float, other: int) -> Float[Tensor, " pixel"]:
+def shifted_change(sigma: float, other: int, beta: float = 0.7) -> Float[Tensor, " pixel"]:
     """Return how the score of T4 changes everywhere when c_other grows by 1: S^-1 direction."""
-    assert isinstance(known.law, GaussianLaw)
-    assert isinstance(known.law.mean, Told)
-    assert isinstance(known.law.covariance, Tensor)
-    covariance = known.law.covariance
+    covariance = _three_parts()
     noisy = covariance + sigma**2 * torch.eye(len(covariance)).to(covariance)
-    return torch.linalg.solve(noisy, known.law.mean.direction[other])
+    return torch.linalg.solve(noisy, _shifted_directions(beta)[other])
 
 
-def counted_gaussian(step: float = 0.5) -> Known:
-    """T4n: as T4, but a block hears only how many others are told of, not what.
+def constant_covariance(law: Law) -> Float[Tensor, "pixel pixel"]:
+    """Return the covariance of a law in which it does not depend on the condition."""
+    if isinstance(law.covariance, Tensor):
+        return law.covariance
+    raise ValueError(f"the covariance of this law depends on its condition: {law.covariance}")
 
-    At any one set of told blocks its scores depend on nothing but their own pixels and condition;
+
+def counted_gaussian(step: float = 0.5) -> KnownLaw:
+    """T4n: as T4, but a block depends only on how many others have a condition, not on which.
+
+    For any one set of conditioned blocks, scores depend on their own pixels and condition alone;
     yet it does not compose: the same local function must hold for every set.
     """
     blocks = _blocks(3, 2)
-    law = GaussianLaw(Counted(_directions(blocks), step), _three_parts())
-    return Known("T4n", law, blocks, _conditions(3), condition_local=step == 0)
+    law = GaussianLaw(CountedMean(_directions(blocks), step), _three_parts())
+    return KnownLaw("T4n", law, blocks, _conditions(3), condition_local=step == 0)
 
 
 CELLS = 6
 """Cells of the scenes of T5,"""
 NOISE = 0.25
 """and the standard deviation of a cell."""
-COUPLING_ONE_TOLD = {0.3: 0.002, 1.0: 0.108, 3.0: 0.005}
-"""T5, one object told: mean over scenes of the largest coupling of two cells, by sigma."""
-LEAK_ONE_TOLD = {0.3: 0.149, 1.0: 0.182, 3.0: 0.199, 10.0: 0.2}
-"""T5b: change of the score at another cell over that at the told one, by sigma; 300,000 scenes.
+COUPLING_ONE_MARKED = {0.3: 0.002, 1.0: 0.108, 3.0: 0.005}
+"""T5, one object marked: mean over scenes of the largest coupling of two cells, by sigma."""
+LEAK_ONE_MARKED = {0.3: 0.149, 1.0: 0.182, 3.0: 0.199, 10.0: 0.2}
+"""T5b: change of the score at another cell over that at the marked one, by sigma; 300,000 scenes.
 
 With less noise a few doubtful images decide: at sigma = 0.1 the fact sheet's 400 scenes gave
 0.034, our 20,000 gave 0.064 and 300,000 gave 0.162; these two intervals do not meet.
@@ -150,29 +155,30 @@ With less noise a few doubtful images decide: at sigma = 0.1 the fact sheet's 40
 
 
 def leak_limit(cells: int = CELLS) -> float:
-    """Return the limit of T5b at high noise, -1 / (cells - 1): one told cell empties the others."""
+    """Return the limit of T5b at high noise, -1 / (cells - 1): one mark empties the others."""
     return -1 / (cells - 1)
 
 
-def scene_everything(silent: bool = False) -> Known:
-    """T5, experiment 1: every object is told; it composes if telling nothing means no objects.
+def scene_all_marked(uninformative: bool = False) -> KnownLaw:
+    """T5, experiment 1: every object is marked; it composes if a null condition means no objects.
 
-    A silent condition says nothing instead; then what is told speaks against all other cells.
+    An uninformative null condition leaves the scene open; then marks are evidence against all
+    other cells.
     """
-    law = scene_law((CELLS,), told_everything, noise=NOISE)
+    law = scene_law((CELLS,), marks_all, noise=NOISE)
     empty = GaussianLaw(Constant(-torch.ones(CELLS).double()), law.covariance)
-    told = subsets(CELLS).double()[::4]
+    marked = subsets(CELLS).double()[::4]
     blocks = _blocks(CELLS, 1)
-    if silent:
-        return Known("T5_all_silent", law, blocks, told, condition_local=False)
-    return Known("T5_all", law, blocks, told, none=empty)
+    if uninformative:
+        return KnownLaw("T5_all_silent", law, blocks, marked, condition_local=False)
+    return KnownLaw("T5_all", law, blocks, marked, unconditional=empty)
 
 
-def scene_one() -> Known:
-    """T5, experiment 2: one object is told, the others go unmentioned; the law does not compose."""
-    law = scene_law((CELLS,), told_one, noise=NOISE)
-    told = torch.eye(CELLS, dtype=torch.float64)
-    return Known("T5_one", law, _blocks(CELLS, 1), told, condition_local=False)
+def scene_one_marked() -> KnownLaw:
+    """T5, experiment 2: one object is marked, the others are not; the law does not compose."""
+    law = scene_law((CELLS,), marks_one, noise=NOISE)
+    marked = torch.eye(CELLS, dtype=torch.float64)
+    return KnownLaw("T5_one", law, _blocks(CELLS, 1), marked, condition_local=False)
 
 
 def labelled_scenes(
@@ -200,38 +206,38 @@ def rotation() -> Float[Tensor, "feature pixel"]:
 def shear(mix: float = 5.0) -> Float[Tensor, "feature pixel"]:
     """T6: a map whose inverse adds a multiple of one stripe, along which all features then move."""
     stripe = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
-    heard = torch.tensor([1.0, -1.0, 0.5, -0.5], dtype=torch.float64)
-    return torch.eye(4).double() - mix / (1 + mix * heard @ stripe) * stripe[:, None] * heard
+    weights = torch.tensor([1.0, -1.0, 0.5, -0.5], dtype=torch.float64)
+    return torch.eye(4).double() - mix / (1 + mix * weights @ stripe) * stripe[:, None] * weights
 
 
-def feature_gaussian(to_features: Float[Tensor, "feature pixel"]) -> Known:
+def feature_gaussian(to_features: Float[Tensor, "feature pixel"]) -> KnownLaw:
     """T6: the law of x such that z = A x composes in blocks {0, 1} and {2, 3} of features."""
     blocks = _blocks(2, 2)
     back = torch.linalg.inv(to_features)
     covariance = back @ torch.block_diag(_even(2, 1.0, 0.5), _even(2, 0.5, -0.3)) @ back.mT
-    law = GaussianLaw(Told(_directions(blocks) @ back.mT), (covariance + covariance.mT) / 2)
-    return Known("T6", law, blocks, _conditions(2))
+    law = GaussianLaw(LinearMean(_directions(blocks) @ back.mT), (covariance + covariance.mT) / 2)
+    return KnownLaw("T6", law, blocks, _conditions(2))
 
 
-def orthogonal_but_coupled(rho: float = 0.5) -> Known:
-    """Return a law whose conditions move orthogonal pixels, and whose blocks yet listen."""
+def orthogonal_but_coupled(rho: float = 0.5) -> KnownLaw:
+    """Return a law whose conditions move orthogonal pixels, and whose blocks yet depend on both."""
     blocks = _blocks(2, 2)
-    law = GaussianLaw(Told(_directions(blocks)), _coupling(rho, rho / 2))
-    told = _conditions(2)
-    return Known("L2_coupled", law, blocks, told, pixel_local=False, condition_local=False)
+    law = GaussianLaw(LinearMean(_directions(blocks)), _coupling(rho, rho / 2))
+    conditions = _conditions(2)
+    return KnownLaw("L2_coupled", law, blocks, conditions, pixel_local=False, condition_local=False)
 
 
-def orthogonal_but_astray() -> Known:
+def orthogonal_but_astray() -> KnownLaw:
     """Return a law whose conditions move orthogonal directions that belong to no block."""
     across = torch.tensor([[1.0, 0, 1, 0], [1, 0, -1, 0]], dtype=torch.float64)
-    law = GaussianLaw(Told(across), torch.eye(4).double())
-    return Known("L2_astray", law, _blocks(2, 2), _conditions(2), condition_local=False)
+    law = GaussianLaw(LinearMean(across), torch.eye(4).double())
+    return KnownLaw("L2_astray", law, _blocks(2, 2), _conditions(2), condition_local=False)
 
 
-def paired_gaussian() -> Known:
+def paired_gaussian() -> KnownLaw:
     """T7: unit variances, cov(0, 2) = 0.6, and {0, 1} is the local set."""
     law = GaussianLaw(Constant(torch.zeros(4).double()), _coupling(0.6, 0.0))
-    return Known("T7", law, _blocks(2, 2), _conditions(2), pixel_local=False)
+    return KnownLaw("T7", law, _blocks(2, 2), _conditions(2), pixel_local=False)
 
 
 MMSE_GAP = {0.3: 0.398834958770, 1.0: 0.049450549451, 3.0: 0.000361300682}
@@ -240,11 +246,13 @@ MMSE_GAP = {0.3: 0.398834958770, 1.0: 0.049450549451, 3.0: 0.000361300682}
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """Log weights of listed images, whatever is told."""
+    """Log weights of listed images, under every condition."""
 
     log_weight: Float[Tensor, " component"]
 
-    def __call__(self, condition: Shaped[Tensor, " batch *told"]) -> Float[Tensor, "batch image"]:
+    def __call__(
+        self, condition: Shaped[Tensor, " batch *condition"]
+    ) -> Float[Tensor, "batch image"]:
         return self.log_weight.to(condition.device).expand(len(condition), -1)
 
 
@@ -256,16 +264,22 @@ def atoms(
     return MixtureLaw(Atoms(weight.log()), Constant(image), image.new_zeros(pixels, pixels))
 
 
-def signs(eta: float) -> Known:
+def signs(eta: float) -> KnownLaw:
     """T8: six pixels of +1 or -1 with weights 1 + eta y_0 y_3, in blocks of three."""
     if not -1 < eta < 1:
         raise ValueError(f"eta lies strictly between -1 and 1; got {eta}")
-    image = torch.tensor(list(product((1.0, -1.0), repeat=6)), dtype=torch.float64)
-    law = atoms(image, (1 + eta * image[:, 0] * image[:, 3]) / 64)
+    law = _sign_law(eta)
     # With less noise the signs are certain nearly everywhere.
     levels = tuple(level for level in LEVELS if level >= 1)
-    told = torch.ones(1, 2).double()
-    return Known(f"T8_{eta:g}", law, _blocks(2, 3), told, pixel_local=eta == 0, levels=levels)
+    condition = torch.ones(1, 2).double()
+    return KnownLaw(
+        f"T8_{eta:g}", law, _blocks(2, 3), condition, pixel_local=eta == 0, levels=levels
+    )
+
+
+def _sign_law(eta: float) -> MixtureLaw:
+    image = torch.tensor(list(product((1.0, -1.0), repeat=6)), dtype=torch.float64)
+    return atoms(image, (1 + eta * image[:, 0] * image[:, 3]) / 64)
 
 
 def sign_pair(eta: float) -> tuple[MixtureLaw, MixtureLaw]:
@@ -277,21 +291,19 @@ def sign_pair(eta: float) -> tuple[MixtureLaw, MixtureLaw]:
 
 def sign_table(eta: float) -> Float[Tensor, "2 2 2 2 2 2"]:
     """Return the probability of each image of T8, one axis per pixel."""
-    law = signs(eta).law
-    assert isinstance(law, MixtureLaw)
-    return law.log_weight(torch.zeros(1, 2))[0].exp().reshape([2] * 6)
+    return _sign_law(eta).log_weight(torch.zeros(1, 2))[0].exp().reshape([2] * 6)
 
 
-def scene_table(told: Float[Tensor, " cell"]) -> Float[Tensor, "*cells"]:
+def scene_table(marked: Float[Tensor, " cell"]) -> Float[Tensor, "*cells"]:
     """Return how likely each cell of T5_one is empty (0) or holds an object (1), an axis each."""
-    present, cells = subsets(len(told)), [2] * len(told)
-    weight = scene_law((len(told),), told_one).log_weight(told[None])[0].softmax(dim=0)
+    present, cells = subsets(len(marked)), [2] * len(marked)
+    weight = scene_law((len(marked),), marks_one).log_weight(marked[None])[0].softmax(dim=0)
     table = torch.zeros(prod(cells)).to(weight)
-    place = 2 ** torch.arange(len(told) - 1, -1, -1)
+    place = 2 ** torch.arange(len(marked) - 1, -1, -1)
     return table.index_put((present.long() @ place,), weight).reshape(cells)
 
 
-def known_laws() -> tuple[Known, ...]:
+def known_laws() -> tuple[KnownLaw, ...]:
     """Return every law of pixels, in the order of the fact sheet."""
     return (
         block_gaussian(),
@@ -299,9 +311,9 @@ def known_laws() -> tuple[Known, ...]:
         *(coupled_gaussian(rho) for rho in COUPLED_DIVERGENCE),
         shifted_gaussian(),
         counted_gaussian(),
-        scene_everything(),
-        scene_everything(silent=True),
-        scene_one(),
+        scene_all_marked(),
+        scene_all_marked(uninformative=True),
+        scene_one_marked(),
         paired_gaussian(),
         signs(0.5),
         orthogonal_but_coupled(),
@@ -333,12 +345,17 @@ def _coupling(first: float, second: float) -> Tensor:
 
 
 def _directions(blocks: Tensor) -> Tensor:
-    """Return how a block moves when it is told of: no two pixels alike."""
+    """Return how a block moves with its condition: every pixel differently."""
     pixel = torch.arange(blocks.shape[1], dtype=torch.float64)
     return blocks * (1 + 0.25 * pixel) * (-1) ** pixel
 
 
+def _shifted_directions(beta: float) -> Tensor:
+    own = _directions(_blocks(3, 2))
+    return own + beta * (own.sum(dim=0) - own)
+
+
 def _conditions(blocks: int) -> Tensor:
-    """Return every condition that tells -1, 0 or 1 of each block, and at least something."""
+    """Return every condition of -1, 0 or 1 for each block, but for the null condition."""
     every = torch.tensor(list(product((-1.0, 0.0, 1.0), repeat=blocks)), dtype=torch.float64)
     return every[(every != 0).any(dim=1)]

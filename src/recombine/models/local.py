@@ -1,9 +1,9 @@
-"""A denoiser that is local by construction: each cell knows its window and nothing else.
+"""A denoiser that is local by construction: each cell depends on its window and nothing else.
 
-The image is cut into cells. What is answered for a cell depends on the noisy pixels of the
-(2k+1) x (2k+1) cells around it, on what is told of these cells, on the noise level and on the
+The image is cut into cells. The output for a cell depends on the noisy pixels of the
+(2k+1) x (2k+1) cells around it, on the condition at these cells, on the noise level and on the
 cell's place: the networks 2L and 3L of Bradley 2025, who ran a network on every window in turn.
-Here all cells are answered in one pass.
+Here one pass computes all cells.
 
 Two convolutions over the grid of cells read the window, one of radius ceil(k/2) and one of radius
 floor(k/2), with per-cell blocks between: together they reach exactly k cells. One wide
@@ -21,16 +21,24 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from recombine.models.blocks import Embedding, Residual, Waves, heard, positions, rms, zeroed
+from recombine.models.blocks import (
+    Embedding,
+    Residual,
+    Waves,
+    condition_layer,
+    positions,
+    rms,
+    zeroed,
+)
 from recombine.models.entry import check_counts, check_image, check_shape
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Told as a grid (batch, cells, cells), 1 where an object is; a cell hears its window.
+    """The condition is a grid (batch, cells, cells), 1 where an object is; a cell sees its window.
 
-    With `nearest` it hears the nearest told cell alone (of equally near ones the first, row by
-    row): where training told of one object, no cell ever hears what it has not learned.
+    With `nearest` it sees the nearest marked cell alone (of equally near ones the first, row by
+    row): after training with one marked object, no cell ever sees what it has not learned.
     """
 
     nearest: bool = False
@@ -38,11 +46,11 @@ class Cells:
 
 @dataclass(frozen=True)
 class Places:
-    """Told as a list (batch, at most `most`, 3) of (x, y, present), x and y from 0 to 1.
+    """The condition is a list (batch, at most `most`, 3) of (x, y, present), x and y from 0 to 1.
 
-    A cell hears the sum over the entries inside its window, each seen from the cell's centre: the
-    order means nothing, and no slot of the list stays untrained when training lists are short.
-    With `nearest` it hears the nearest of them alone.
+    A cell sees the sum over the entries inside its window, relative to the cell's centre: the
+    order has no influence, and no slot of the list stays untrained when training lists are short.
+    With `nearest` it sees the nearest of them alone.
     """
 
     most: int = 12
@@ -60,7 +68,7 @@ class Local:
     """A local denoiser of cells x cells; `window` is k, the cells it sees to each side.
 
     Windows are centred and overhang the image: k = 8 of 16 cells sees all of it only from the
-    middle, k = 15 from everywhere. `blocks` come after each of the two readings.
+    middle, k = 15 from everywhere. `blocks` come after each of the two convolutions.
     """
 
     channels: int
@@ -88,7 +96,7 @@ class Local:
 
     @property
     def radii(self) -> tuple[int, int]:
-        """How far each of the two readings reaches."""
+        """How far each of the two convolutions reaches."""
         return (self.window + 1) // 2, self.window // 2
 
     def build(self) -> "LocalModule":
@@ -110,9 +118,9 @@ class LocalModule(nn.Module):
         self.embedding = Embedding(of.embedding)
         self.place = nn.Linear(where.shape[-1], of.embedding)
         self.border = nn.Linear((2 * of.window + 1) ** 2, of.embedding, bias=False)
-        self.told = hearing(of)
-        self.first = Stage(pixels, of, of.radii[0])
-        self.second = Stage(of.width, of, of.radii[1])
+        self.condition = condition_embedding(of)
+        self.first = WindowLayer(pixels, of, of.radii[0])
+        self.second = WindowLayer(of.width, of, of.radii[1])
         self.outlet = zeroed(nn.Conv2d(of.width, pixels, 1))
         self.register_buffer("where", where.contiguous(), persistent=False)
         inside = windows(torch.ones(1, of.cells, of.cells), of.window)
@@ -124,26 +132,26 @@ class LocalModule(nn.Module):
         self,
         x: Float[Tensor, "batch channel height width"],
         clock: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch channel height width"]:
         check_image(x, self.of.channels, self.of.size)
         noise = self.embedding(clock.to(x.dtype))[:, None, None]
         known = noise + self.place(self.where)
         hidden = self.first(F.pixel_unshuffle(x, self.of.pixels), known)
         known = known + self.border(self.inside)
-        if self.told is not None:
-            known = known + self.told(condition, x)
-        return self.answer(self.second(hidden, known)).to(x.dtype)
+        if self.condition is not None:
+            known = known + self.condition(condition, x)
+        return self.pixels(self.second(hidden, known)).to(x.dtype)
 
-    def answer(
+    def pixels(
         self, hidden: Float[Tensor, "batch feature row column"]
     ) -> Float[Tensor, "batch channel height width"]:
         """Return the pixels of each cell."""
         return F.pixel_shuffle(self.outlet(F.silu(rms(hidden, 1))), self.of.pixels)
 
 
-class Stage(nn.Module):
-    """Read the cells around each cell, then think about each cell alone."""
+class WindowLayer(nn.Module):
+    """A convolution over the cells around each cell, then residual blocks within each cell."""
 
     def __init__(self, inputs: int, of: Local, radius: int) -> None:
         super().__init__()
@@ -161,12 +169,12 @@ class Stage(nn.Module):
         known: Float[Tensor, "batch row_ column_ embedding"],
         edge: int = 0,
     ) -> Float[Tensor, "batch width row_ column_"]:
-        """Answer for all cells but `edge` of them at each border, which are only read."""
+        """Return features of all cells but `edge` of them at each border, which are only read."""
         rows, columns = (slice(edge, side - edge) for side in x.shape[2:])
         around = F.conv2d(x, self.around.weight, padding=self.radius - edge)
         hidden = self.own(x[:, :, rows, columns]) + around
-        steered = self.modulation(F.silu(self.inner(F.silu(known)))).permute(0, 3, 1, 2)
-        for block, part in zip(self.blocks, steered.chunk(len(self.blocks), 1), strict=True):
+        modulation = self.modulation(F.silu(self.inner(F.silu(known)))).permute(0, 3, 1, 2)
+        for block, part in zip(self.blocks, modulation.chunk(len(self.blocks), 1), strict=True):
             hidden = block(hidden, part)
         return hidden
 
@@ -179,69 +187,69 @@ def windows(
     return vectors.transpose(1, 2).unflatten(1, grid.shape[1:])
 
 
-class CellsHearing(nn.Module):
-    """The told cells of a window as a vector: `Cells`."""
+class CellEmbedding(nn.Module):
+    """The marked cells of a window as a vector: `Cells`."""
 
-    def __init__(self, of: Local) -> None:
+    def __init__(self, of: Local, nearest: bool) -> None:
         super().__init__()
         self.of = of
-        self.embed = heard((2 * of.window + 1) ** 2, of.embedding)
+        self.nearest = nearest
+        self.embed = condition_layer((2 * of.window + 1) ** 2, of.embedding)
         self.register_buffer("nearness", nearness(of.window), persistent=False)
         self.nearness: Tensor
 
     def forward(
         self,
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         x: Float[Tensor, "batch channel height width"],
     ) -> Float[Tensor, "batch row column embedding"]:
         expected = (len(x), self.of.cells, self.of.cells)
         check_shape(condition.shape == expected, self.of.entry, expected, condition)
-        told = windows(condition.to(x.dtype), self.of.window)
-        if isinstance(self.of.entry, Cells) and self.of.entry.nearest:
-            near = told * self.nearness.to(told.dtype)
-            told = told * (near == near.amax(dim=-1, keepdim=True))
-        return self.embed(told)
+        marked = windows(condition.to(x.dtype), self.of.window)
+        if self.nearest:
+            near = marked * self.nearness.to(marked.dtype)
+            marked = marked * (near == near.amax(dim=-1, keepdim=True))
+        return self.embed(marked)
 
     def at(self, condition: Tensor, x: Tensor, row: int, column: int) -> Tensor:
-        """Return what one cell hears."""
+        """Return the embedding of one cell: the naive twin of `forward`."""
         side, wide = 2 * self.of.window + 1, F.pad(condition.to(x.dtype), [self.of.window] * 4)
-        told = wide[:, row : row + side, column : column + side].flatten(1)
-        if isinstance(self.of.entry, Cells) and self.of.entry.nearest:
+        marked = wide[:, row : row + side, column : column + side].flatten(1)
+        if self.nearest:
             order = nearness(self.of.window).argsort(descending=True).tolist()
-            for bits in told:
+            for bits in marked:
                 first = next((cell for cell in order if bits[cell]), None)
                 bits[[cell for cell in order if cell != first]] = 0
-        return self.embed(told)
+        return self.embed(marked)
 
 
 def nearness(reach: int) -> Float[Tensor, " cell"]:
-    """Return a number for each cell of a window, larger for nearer ones, no two alike."""
+    """Return a number for each cell of a window, larger for nearer ones, all different."""
     away = torch.arange(-reach, reach + 1).square()
     distance = (away[:, None] + away).flatten()
     rank = distance.argsort(stable=True).argsort()
     return (len(rank) - rank).float()
 
 
-class PlacesHearing(nn.Module):
-    """The told places inside a window as a vector: `Places`."""
+class PlaceEmbedding(nn.Module):
+    """The listed places inside a window as a vector: `Places`."""
 
-    def __init__(self, of: Local) -> None:
+    def __init__(self, of: Local, entry: Places) -> None:
         super().__init__()
         self.of = of
-        self.nearest = isinstance(of.entry, Places) and of.entry.nearest
+        self.most, self.nearest = entry.most, entry.nearest
         self.waves = Waves(6, 1 / (4 * of.window + 2), 1.0)  # in cells: the window is half a cycle
         self.inner = nn.Linear(2 * self.waves.width, of.embedding)
         self.outer = nn.Linear(of.embedding, of.embedding, bias=False)
 
     def forward(
         self,
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         x: Float[Tensor, "batch channel height width"],
     ) -> Float[Tensor, "batch row column embedding"]:
-        most = self.of.entry.most if isinstance(self.of.entry, Places) else 0
         good = condition.dim() == 3 and condition.shape[::2] == (len(x), 3)
-        good = good and condition.shape[1] <= most
-        check_shape(good, self.of.entry, (len(x), f"at most {most}", 3), condition)
+        good = good and condition.shape[1] <= self.most
+        check_shape(good, self.of.entry, (len(x), f"at most {self.most}", 3), condition)
         present = condition[..., 2] != 0
         place = self.of.cells * condition[..., :2].to(x.dtype).masked_fill(~present[..., None], 0)
         cell = torch.arange(self.of.cells, device=x.device)
@@ -257,53 +265,56 @@ class PlacesHearing(nn.Module):
         return self.outer((each * kept[..., None]).sum(dim=-2))
 
     def each(self, offset: Float[Tensor, "*place 2"]) -> Float[Tensor, "*place embedding"]:
-        """Return what a place says to a cell, given how far right and down of it it lies."""
+        """Return the features of a place for a cell, given how far right and down of it it lies."""
         return F.silu(self.inner(self.waves(offset).flatten(-2)))
 
     def at(self, condition: Tensor, x: Tensor, row: int, column: int) -> Tensor:
-        """Return what one cell hears."""
-        heard, reach = [], self.of.window
+        """Return the embedding of one cell: the naive twin of `forward`."""
+        found, reach = [], self.of.window
         for places in condition.to(x.dtype):
-            told = places[places[:, 2] != 0, :2] * self.of.cells
-            held = told.floor().clamp(0, self.of.cells - 1)
-            offset = told - torch.tensor([column, row]).to(told)
-            near = ((held - torch.tensor([column, row]).to(told)).abs() <= reach).all(dim=1)
+            place = places[places[:, 2] != 0, :2] * self.of.cells
+            held = place.floor().clamp(0, self.of.cells - 1)
+            offset = place - torch.tensor([column, row]).to(place)
+            near = ((held - torch.tensor([column, row]).to(place)).abs() <= reach).all(dim=1)
             offset = offset[near] - 0.5
             if self.nearest and len(offset):
                 offset = offset[offset.norm(dim=1).argmin()][None]
-            heard.append(self.outer(self.each(offset).sum(dim=0)))
-        return torch.stack(heard)
+            found.append(self.outer(self.each(offset).sum(dim=0)))
+        return torch.stack(found)
 
 
-def hearing(of: Local) -> CellsHearing | PlacesHearing | None:
-    """Return the weights that listen to what a local network is told."""
+def condition_embedding(of: Local) -> CellEmbedding | PlaceEmbedding | None:
+    """Return the weights that embed the condition, if there is one."""
     if of.entry is None:
         return None
-    return CellsHearing(of) if isinstance(of.entry, Cells) else PlacesHearing(of)
+    if isinstance(of.entry, Cells):
+        return CellEmbedding(of, of.entry.nearest)
+    return PlaceEmbedding(of, of.entry)
 
 
 def patchwise(
     network: LocalModule,
     x: Float[Tensor, "batch channel height width"],
     clock: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
 ) -> Float[Tensor, "batch channel height width"]:
-    """Answer cell by cell, each from a cut-out of its own window: the slow twin of one pass."""
+    """Compute cell by cell, each from a cut-out of its own window: the naive twin of one pass."""
     of, answer = network.of, torch.empty_like(x)
     side, wide = (2 * of.window + 1) * of.pixels, F.pad(x, [of.window * of.pixels] * 4)
     for row, column in product(range(of.cells), repeat=2):
         top, left = row * of.pixels, column * of.pixels
         patch = wide[:, :, top : top + side, left : left + side]
-        told = None if network.told is None else network.told.at(condition, x, row, column)
-        cell = _alone(network, patch, clock, told, (row, column))
+        at = network.condition
+        vector = None if at is None else at.at(condition, x, row, column)
+        cell = _one_cell(network, patch, clock, vector, (row, column))
         answer[:, :, top : top + of.pixels, left : left + of.pixels] = cell
     return answer
 
 
-def _alone(
-    network: LocalModule, patch: Tensor, clock: Tensor, told: Tensor | None, cell: tuple[int, int]
+def _one_cell(
+    network: LocalModule, patch: Tensor, clock: Tensor, vector: Tensor | None, cell: tuple[int, int]
 ) -> Tensor:
-    """Answer for the middle cell of a patch; cells outside the image have no features."""
+    """Return the pixels of the middle cell of a patch; cells outside have no features."""
     of, (first, second) = network.of, network.of.radii
     rows, columns = (slice(at, at + 2 * second + 1) for at in cell)
     frame = [0, 0] + [second] * 4
@@ -316,5 +327,5 @@ def _alone(
     row, column = cell
     known = noise + network.place(network.where[row, column])
     known = known + network.border(network.inside[0, row, column])
-    known = known if told is None else known + told[:, None, None]
-    return network.answer(network.second(hidden * inside[..., 0], known, edge=second))
+    known = known if vector is None else known + vector[:, None, None]
+    return network.pixels(network.second(hidden * inside[..., 0], known, edge=second))

@@ -38,7 +38,7 @@ class MixtureLaw:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch *image"]:
         """Return the mean of the images that x may be a noisy view of."""
         seen = self._seen(x, sigma, condition)
@@ -50,7 +50,7 @@ class MixtureLaw:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch *image"]:
         """Return the gradient of `log_density`; exact where (denoised - x) / sigma^2 cancels."""
         seen = self._seen(x, sigma, condition)
@@ -60,7 +60,7 @@ class MixtureLaw:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch"]:
         """Return the log density of noisy images."""
         return self._seen(x, sigma, condition).log_joint.logsumexp(dim=1)
@@ -69,7 +69,7 @@ class MixtureLaw:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch pixel pixel"]:
         """Return d denoised / d x; times sigma^2, it is the posterior covariance of the image.
 
@@ -91,13 +91,13 @@ class MixtureLaw:
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch component"]:
         """Return how likely x came from each component."""
         return self._seen(x, sigma, condition).posterior
 
     def sample(
-        self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
+        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
     ) -> Float[Tensor, " batch *image"]:
         """Draw clean images, one per row of the condition."""
         mean = self.mean(condition)
@@ -123,8 +123,8 @@ class MixtureLaw:
             raise ValueError(f"no component of this law is possible under condition {row}")
         return log_weight.log_softmax(dim=1)
 
-    def _seen(self, x: Tensor, sigma: Tensor, condition: Tensor) -> "Seen":
-        """Look at x from every component."""
+    def _seen(self, x: Tensor, sigma: Tensor, condition: Tensor) -> "ComponentView":
+        """Return x relative to every component."""
         check_call(x, sigma, condition)
         mean, axes = self.mean(condition).to(x), self._spectrum.to(x)
         log_weight = self._weighed(condition).to(x)
@@ -137,12 +137,14 @@ class MixtureLaw:
         mean = mean.flatten(2)
         coordinate = axes.along(x.flatten(1)[:, None] - mean)
         variance = axes.variance + sigma.to(x)[:, None, None] ** 2
-        return Seen(axes, mean, coordinate, variance, log_weight + log_normal(coordinate, variance))
+        return ComponentView(
+            axes, mean, coordinate, variance, log_weight + log_normal(coordinate, variance)
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """A noisy image as each component sees it, in coordinates along the component's own axes."""
+class ComponentView:
+    """A noisy image relative to each component, in coordinates along the component's axes."""
 
     axes: Spectrum
     mean: Float[Tensor, "batch component pixel"]
@@ -161,33 +163,33 @@ class Seen:
         return -self.axes.back(self.coordinate / self.variance)
 
 
-Telling: TypeAlias = Callable[
+Marking: TypeAlias = Callable[
     [Bool[Tensor, "component cell"], Bool[Tensor, "batch cell"]], Float[Tensor, "batch component"]
 ]
-"""(present, told) -> chance that a scene with these objects is told of in this way."""
+"""(present, marked) -> chance that a condition marks these cells, given the present objects."""
 
 
-def told_everything(
-    present: Bool[Tensor, "component cell"], told: Bool[Tensor, "batch cell"]
+def marks_all(
+    present: Bool[Tensor, "component cell"], marked: Bool[Tensor, "batch cell"]
 ) -> Float[Tensor, "batch component"]:
-    """Every object is told, so what is told is the scene."""
-    return (present == told[:, None]).all(dim=-1).double()
+    """The condition marks every object, so that it determines the scene."""
+    return (present == marked[:, None]).all(dim=-1).double()
 
 
-def told_one(
-    present: Bool[Tensor, "component cell"], told: Bool[Tensor, "batch cell"]
+def marks_one(
+    present: Bool[Tensor, "component cell"], marked: Bool[Tensor, "batch cell"]
 ) -> Float[Tensor, "batch component"]:
-    """One object of the scene is told, each with the same chance."""
-    alone = told.sum(dim=1, keepdim=True) == 1
-    inside = (present & told[:, None]).any(dim=-1)
+    """The condition marks one object of the scene, each with the same chance."""
+    alone = marked.sum(dim=1, keepdim=True) == 1
+    inside = (present & marked[:, None]).any(dim=-1)
     return (inside & alone) / present.sum(dim=1).double()
 
 
-def told_nothing(
-    present: Bool[Tensor, "component cell"], told: Bool[Tensor, "batch cell"]
+def marks_none(
+    present: Bool[Tensor, "component cell"], marked: Bool[Tensor, "batch cell"]
 ) -> Float[Tensor, "batch component"]:
-    """No object is ever told: the condition says nothing, whatever it says."""
-    return present.new_ones(len(told), len(present), dtype=torch.float64)
+    """The marks are independent of the scene: no condition has an influence."""
+    return present.new_ones(len(marked), len(present), dtype=torch.float64)
 
 
 def subsets(cells: int, counts: range = range(1, 4)) -> Bool[Tensor, "component cell"]:
@@ -203,43 +205,43 @@ def subsets(cells: int, counts: range = range(1, 4)) -> Bool[Tensor, "component 
 
 @dataclass(frozen=True, eq=False)
 class SceneWeight:
-    """Log weight of each scene given what is told; a condition of zeros tells nothing."""
+    """Log weight of each scene given the condition; a condition of zeros is null."""
 
     present: Bool[Tensor, "component cell"]
-    telling: Telling
+    marking: Marking
 
     def __call__(
-        self, condition: Shaped[Tensor, " batch *told"]
+        self, condition: Shaped[Tensor, " batch *condition"]
     ) -> Float[Tensor, "batch component"]:
-        told = condition.flatten(1) != 0
-        present = self.present.to(told.device)
-        if told.shape[1] != present.shape[1]:
+        marked = condition.flatten(1) != 0
+        present = self.present.to(marked.device)
+        if marked.shape[1] != present.shape[1]:
             raise ValueError(
-                f"a condition marks {present.shape[1]} cells; got {told.shape[1]} of them"
+                f"a condition marks {present.shape[1]} cells; got {marked.shape[1]} of them"
             )
-        chance = self.telling(present, told)
-        never = (chance == 0).all(dim=1) & told.any(dim=1)
+        chance = self.marking(present, marked)
+        never = (chance == 0).all(dim=1) & marked.any(dim=1)
         if never.any():
-            marked = told[never][0].nonzero().flatten().tolist()
-            raise ValueError(f"this law never tells of objects in the cells {marked}")
-        silent = ~told.any(dim=1, keepdim=True)
-        return self.prior(present) + chance.log().masked_fill(silent, 0)
+            cells = marked[never][0].nonzero().flatten().tolist()
+            raise ValueError(f"this law never marks objects in the cells {cells}")
+        null = ~marked.any(dim=1, keepdim=True)
+        return self.prior(present) + chance.log().masked_fill(null, 0)
 
     @staticmethod
     def prior(present: Bool[Tensor, "component cell"]) -> Float[Tensor, " component"]:
-        """Return log weights before anything is told: each count, then each place, alike."""
+        """Return log weights under the null condition: each count, then each place, equally."""
         count = present.sum(dim=1)
         _, group, size = count.unique(return_inverse=True, return_counts=True)
         return -size[group].double().log()
 
 
 def scene_law(
-    shape: tuple[int, ...], telling: Telling, counts: range = range(1, 4), noise: float = 0.25
+    shape: tuple[int, ...], marking: Marking, counts: range = range(1, 4), noise: float = 0.25
 ) -> MixtureLaw:
     """Return the law of images with one pixel per cell: +1 object, -1 background, plus noise.
 
     The number of objects is uniform on `counts`, their cells are uniform without replacement.
-    `noise` is the standard deviation of a cell. The condition marks told cells, in any shape.
+    `noise` is the standard deviation of a cell. The condition marks cells, in any shape.
     """
     if not noise > 0:
         raise ValueError(f"the noise of a cell is positive; got {noise}")
@@ -251,4 +253,4 @@ def scene_law(
     present = subsets(cells, counts)
     mean = torch.where(present, 1.0, -1.0).double().reshape(-1, *shape)
     covariance = noise**2 * torch.eye(cells, dtype=torch.float64)
-    return MixtureLaw(SceneWeight(present, telling), Constant(mean), covariance)
+    return MixtureLaw(SceneWeight(present, marking), Constant(mean), covariance)

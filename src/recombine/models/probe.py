@@ -1,4 +1,4 @@
-"""The reader of single objects: which concept of each factor does a picture show?
+"""The reader of single objects: which concept of each factor does an image show?
 
 A small convolutional network is the reader of record. The papers' probe is linear in the pixels; it
 stands beside it.
@@ -6,6 +6,7 @@ stands beside it.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ from recombine.worlds.shapes2d import Shapes2D
 
 @dataclass(frozen=True)
 class Probe:
-    """A network that answers with a logit for every concept of every factor, side by side."""
+    """A network with a logit for every concept of every factor, side by side."""
 
     size: int = 28
     factors: tuple[Factor, ...] = Shapes2D().factors
@@ -39,6 +40,10 @@ class Probe:
     def build(self) -> "ProbeModule":
         """Return the network with fresh weights."""
         return ProbeModule(self)
+
+    def factor_reader(self, network: Callable[..., Tensor]) -> "ProbeReader":
+        """Return the reader that these weights make."""
+        return ProbeReader(network, self)
 
 
 class ProbeModule(nn.Module):
@@ -82,7 +87,9 @@ class ProbeModule(nn.Module):
         return hidden
 
 
-def named(logits: Float[Tensor, "batch concept"], counts: list[int]) -> Int[Tensor, "batch factor"]:
+def likeliest_concepts(
+    logits: Float[Tensor, "batch concept"], counts: list[int]
+) -> Int[Tensor, "batch factor"]:
     """Return the likeliest concept of each factor."""
     return torch.stack([each.argmax(dim=1) for each in logits.split(counts, dim=1)], dim=1)
 
@@ -91,17 +98,16 @@ def named(logits: Float[Tensor, "batch concept"], counts: list[int]) -> Int[Tens
 class ProbeReader:
     """Images in [0, 1] -> the number of the concept of each factor."""
 
-    network: Callable[..., Tensor]
+    network: Any
     of: Probe
 
     def __call__(
         self, images: Float[Tensor, "batch 3 height width"]
     ) -> Int[Tensor, "batch factor"]:
-        return named(self.network(images.clamp(0, 1)).float(), self.of.counts)
+        return likeliest_concepts(self.network(images.clamp(0, 1)).float(), self.of.counts)
 
     def features(
         self, images: Float[Tensor, "batch 3 height width"]
     ) -> Float[Tensor, "batch feature"]:
-        """Return what the probe sees before it names anything, for distances between images."""
-        assert isinstance(self.network, ProbeModule)
+        """Return the features of the last convolution, for distances between images."""
         return self.network.features(images.clamp(0, 1)).float()

@@ -1,9 +1,9 @@
-"""A law whose pixels come in blocks, each told of by itself, and the product of its parts.
+"""A law whose pixels come in blocks, each with its own condition, and the product of its parts.
 
-A condition says one number of each block; 0 tells nothing of it. Told of some blocks, a law
+A condition has one number for each block; 0 is null. Given conditions for some blocks, a law
 composes (conditional projective composition, Bradley 2025, arXiv 2509.16447) when it is the
-product of each told block's law given its own condition alone and of the other pixels' law given
-nothing.
+product of each conditioned block's law given its own condition alone and of the other pixels' law
+under the null condition.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from recombine.models.mixture import MixtureLaw
 Law: TypeAlias = GaussianLaw | MixtureLaw
 
 LEVELS = (0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 50.0)
-"""Noise levels to ask a law at."""
+"""Noise levels at which a law is measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,9 @@ class Restricted:
     pixels: Bool[Tensor, " pixel"]
     matrix: bool = False
 
-    def __call__(self, condition: Shaped[Tensor, " batch *told"]) -> Float[Tensor, " batch *some"]:
+    def __call__(
+        self, condition: Shaped[Tensor, " batch *condition"]
+    ) -> Float[Tensor, " batch *some"]:
         return _restricted(self.whole(condition), self.pixels, self.matrix)
 
 
@@ -54,19 +56,19 @@ def mean_image(law: Law, condition: Float[Tensor, " block"]) -> Float[Tensor, " 
 
 
 def alone(condition: Float[Tensor, "batch block"], block: int) -> Float[Tensor, "batch block"]:
-    """Return the condition that tells of one block only."""
+    """Return the condition with the number of one block only."""
     kept = torch.zeros_like(condition)
     kept[:, block] = condition[:, block]
     return kept
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """A law with its blocks, conditions to ask it under, and what theory says of its scores.
+class KnownLaw:
+    """A law, its blocks, conditions to measure it under, and what theory predicts of its scores.
 
-    `pixel_local`: no part listens to the pixels of another one. `condition_local`: nor to what is
-    told of another one, be it changed or removed. Where nothing is told the law is `none`, when
-    that is not what the law itself says.
+    `pixel_local`: no part depends on the pixels of another one. `condition_local`: nor on the
+    condition of another one, be it changed or removed. Under the null condition the law is
+    `unconditional`, where that differs from the law's own.
     """
 
     name: str
@@ -75,12 +77,12 @@ class Known:
     conditions: Float[Tensor, "row block"]
     pixel_local: bool = True
     condition_local: bool = True
-    none: Law | None = None
+    unconditional: Law | None = None
     levels: tuple[float, ...] = LEVELS
 
     @property
     def composes(self) -> bool:
-        """Whether the law is its own projection: both kinds of locality, for every told set."""
+        """Whether the law is its own projection: local in both ways, for every set of blocks."""
         return self.pixel_local and self.condition_local
 
     def score(
@@ -90,9 +92,9 @@ class Known:
         condition: Float[Tensor, "batch block"],
     ) -> Float[Tensor, "batch pixel"]:
         """Return the exact score."""
-        told = (condition != 0).any(dim=1)
+        given = (condition != 0).any(dim=1)
         answer = torch.zeros_like(x)
-        for law, rows in ((self.law, told), (self.none or self.law, ~told)):
+        for law, rows in ((self.law, given), (self.unconditional or self.law, ~given)):
             if rows.any():
                 answer[rows] = law.score(x[rows], sigma[rows], condition[rows])
         return answer
@@ -105,20 +107,20 @@ class Known:
     ) -> Float[Tensor, "batch pixel"]:
         """Return the score of the product: of each block's own law, and of the background's."""
         answer = torch.zeros_like(x)
-        told = condition != 0
-        for group in told.unique(dim=0):
-            rows = (told == group).all(dim=1)
+        given = condition != 0
+        for group in given.unique(dim=0):
+            rows = (given == group).all(dim=1)
             at = x[rows], sigma[rows], condition[rows]
             answer[rows] = self._projected(group, *at)
         return answer
 
-    def _projected(self, told: Tensor, x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+    def _projected(self, given: Tensor, x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
         answer = torch.zeros_like(x)
-        rest = ~self.blocks[told].any(dim=0)
+        rest = ~self.blocks[given].any(dim=0)
         parts = [
-            (self.law, self.blocks[j], alone(condition, j)) for j in told.nonzero()[:, 0].tolist()
+            (self.law, self.blocks[j], alone(condition, j)) for j in given.nonzero()[:, 0].tolist()
         ]
-        parts.append((self.none or self.law, rest, torch.zeros_like(condition)))
+        parts.append((self.unconditional or self.law, rest, torch.zeros_like(condition)))
         for law, pixels, condition in parts:
             if pixels.any():
                 answer[:, pixels] = marginal(law, pixels).score(x[:, pixels], sigma, condition)

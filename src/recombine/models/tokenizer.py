@@ -1,7 +1,7 @@
 """Autoencoders for images: 4 x 4 pixels become a latent, a real vector (KL) or one of some codes.
 
 The quantizer is our own: it is captured in a CUDA graph and kept in our checkpoints, while
-vector-quantize-pytorch looks at numbers on the way.
+vector-quantize-pytorch reads numbers back during a step.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from recombine.models.blocks import closeness, rms
-from recombine.models.detector import Block
+from recombine.models.detector import ConvolutionBlock
 from recombine.models.entry import check_counts, check_image
 
 DOWNSAMPLING = 4
@@ -21,7 +21,7 @@ DOWNSAMPLING = 4
 LOGVAR = (-30.0, 20.0)
 """The least and the largest logarithm of a latent's variance, so that none overflows."""
 DEAD = 2**30
-"""Steps for which a fresh code is said to have been unused."""
+"""Steps for which a fresh code counts as unused."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Autoencoder:
 
 
 class Coded(NamedTuple):
-    """An image made anew, and what it was made of; the parts of the other kind are None.
+    """A reconstruction, and what it was made of; the parts of the other kind are None.
 
     `latent` is the mean of a KL latent, or what codes are chosen for.
     """
@@ -65,7 +65,7 @@ class Coded(NamedTuple):
 
 
 class AutoencoderModule(nn.Module):
-    """The weights of an `Autoencoder`; images are in [-1, 1], but an answer may overshoot.
+    """The weights of an `Autoencoder`; images are in [-1, 1], but an output may overshoot.
 
     The codes are a parameter, as a run averages parameters and nothing else. `idle` counts the
     steps since each code was used: training changes it, and that of an average stays fresh.
@@ -78,16 +78,16 @@ class AutoencoderModule(nn.Module):
         self.encoder = nn.Sequential(
             nn.PixelUnshuffle(2),
             nn.Conv2d(4 * of.channels, width, 3, padding=1),
-            Block(width),
+            ConvolutionBlock(width),
             nn.Conv2d(width, wide, 2, stride=2),
-            Block(wide),
+            ConvolutionBlock(wide),
         )
-        self.summary = loud(nn.Conv2d(wide, of.latent * (2 if of.codes is None else 1), 1))
+        self.summary = of_unit_gain(nn.Conv2d(wide, of.latent * (2 if of.codes is None else 1), 1))
         self.decoder = nn.Sequential(
-            loud(nn.Conv2d(of.latent, wide, 3, padding=1)),
-            Block(wide),
+            of_unit_gain(nn.Conv2d(of.latent, wide, 3, padding=1)),
+            ConvolutionBlock(wide),
             nn.ConvTranspose2d(wide, width, 2, stride=2),
-            Block(width),
+            ConvolutionBlock(width),
         )
         self.outlet = nn.Conv2d(width, 4 * of.channels, 3, padding=1)
         self.idle: Tensor
@@ -101,7 +101,7 @@ class AutoencoderModule(nn.Module):
         image: Float[Tensor, "batch channel height width"],
         noise: Float[Tensor, "batch latent row column"] | None = None,
     ) -> Coded:
-        """Return the images made anew; unit `noise` is what a KL latent is blurred by."""
+        """Return reconstructions; KL latents are drawn with unit `noise`, if given."""
         latent, logvar = self._encoded(image)
         if logvar is not None:
             drawn = latent if noise is None else latent + (logvar / 2).exp() * noise
@@ -158,7 +158,7 @@ class AutoencoderModule(nn.Module):
         """Count unused codes, and put the dead ones where the latents of this batch are.
 
         A code is dead once it was not used for more than `after` steps, and until it is used
-        again. `picks` says which latent of the batch each code takes, if it is dead.
+        again. A dead code takes the latent of the batch that `picks` gives it.
         """
         idle = (self.idle + 1).index_fill(0, ids.flatten(), 0)
         places = latent.movedim(1, -1).flatten(0, 2).to(self.codebook.dtype)
@@ -170,7 +170,7 @@ class AutoencoderModule(nn.Module):
         """Return latents, and the logarithm of their variances if these are KL latents."""
         check_image(image, self.of.channels, self.of.size)
         hidden = F.silu(rms(self.encoder(image), 1))
-        # Not in bf16, or codes that are close could not be told apart.
+        # Not in bf16: it does not resolve codes that are close.
         with torch.autocast(image.device.type, enabled=False):
             summary = self.summary(hidden.to(self.summary.weight.dtype)).to(image.dtype)
         if self.of.codes is not None:
@@ -180,17 +180,19 @@ class AutoencoderModule(nn.Module):
 
     def _check_codes(self) -> None:
         if self.of.codes is None:
-            raise ValueError("a KL autoencoder has no codes; declare one with codes=256, say")
+            raise ValueError("a KL autoencoder has no codes; declare one with codes, such as 256")
 
 
-def loud(layer: nn.Conv2d) -> nn.Conv2d:
-    """Start a layer so that it neither shrinks what it is told nor adds to it.
+def of_unit_gain(layer: nn.Conv2d) -> nn.Conv2d:
+    """Start a layer so that it keeps the scale of its input and adds nothing to it.
 
-    Quiet latents are drowned by biases and noise, and two colours stay one for hundreds of steps.
+    Small latents are drowned by biases and noise, and two colours stay one for hundreds of steps.
     """
-    assert layer.bias is not None
-    nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
-    nn.init.zeros_(layer.bias)
+    for name, parameter in layer.named_parameters():
+        if name == "bias":
+            nn.init.zeros_(parameter)
+        else:
+            nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
     return layer
 
 

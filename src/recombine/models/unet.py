@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from recombine.models.blocks import (
     Attention,
+    CrossAttention,
     Embedding,
-    Hearing,
     Residual,
     TokenEmbedding,
     positions,
@@ -21,7 +21,7 @@ from recombine.models.blocks import (
 from recombine.models.entry import (
     Channels,
     Entry,
-    Rows,
+    FactorRows,
     Tokens,
     Vector,
     check_counts,
@@ -58,10 +58,10 @@ class UNet:
             raise ValueError(
                 f"attention is at some of the sides {self.sides}; got {sorted(strange)}"
             )
-        if isinstance(self.entry, Rows):
+        if isinstance(self.entry, FactorRows):
             raise ValueError(f"a U-Net has no tokens for factors to stand among; got {self.entry}")
         if isinstance(self.entry, Tokens) and not self.attention:
-            raise ValueError("told tokens are heard by attention; got a U-Net without any")
+            raise ValueError("condition tokens need attention; got a U-Net without any")
         for side, width in zip(self.sides, self.widths, strict=True):
             if side in self.attention and width % self.head:
                 raise ValueError(f"{width} channels cannot be cut into heads of {self.head}")
@@ -93,14 +93,14 @@ class UNetModule(nn.Module):
     def __init__(self, of: UNet) -> None:
         super().__init__()
         self.of = of
-        told = of.entry.count if isinstance(of.entry, Channels) else 0
+        maps = of.entry.count if isinstance(of.entry, Channels) else 0
         embedding = 3 * of.width
         self.embedding = Embedding(embedding, of.entry)
         self.tokens = TokenEmbedding(of.entry, embedding) if isinstance(of.entry, Tokens) else None
         each = [width for width in of.widths for _ in range(of.blocks)]
         self.shares = [2 * width for width in (*each, *reversed(each))]
         self.modulation = nn.Linear(embedding, sum(self.shares))
-        self.inlet = nn.Conv2d((of.channels + told) * of.patch**2, of.widths[0], 3, padding=1)
+        self.inlet = nn.Conv2d((of.channels + maps) * of.patch**2, of.widths[0], 3, padding=1)
         self.down = way(of, embedding)
         self.shrink = nn.ModuleList(nn.Conv2d(a, b, 2, stride=2) for a, b in pairwise(of.widths))
         self.up = way(of, embedding)
@@ -114,23 +114,23 @@ class UNetModule(nn.Module):
         self,
         x: Float[Tensor, "batch channel height width"],
         clock: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch channel height width"]:
         check_image(x, self.of.channels, self.of.size)
-        told = read(self.of.entry, condition, x)
-        hears = () if self.tokens is None else self.tokens(told)
-        modulation = self.modulation(self.embedding(clock.to(x.dtype), told.vector))
+        given = read(self.of.entry, condition, x)
+        context = () if self.tokens is None else self.tokens(given.context)
+        modulation = self.modulation(self.embedding(clock.to(x.dtype), given.vector))
         parts = iter(modulation[:, :, None, None].split(self.shares, dim=1))
-        seen = x if told.channels is None else torch.cat([x, told.channels], dim=1)
+        seen = x if given.channels is None else torch.cat([x, given.channels], dim=1)
         hidden, skips = self.inlet(F.pixel_unshuffle(seen, self.of.patch)), []
         for index, block in enumerate(self.down):
             if index and index % self.of.blocks == 0:
                 hidden = self.shrink[index // self.of.blocks - 1](hidden)
-            hidden = block(hidden, next(parts), *hears)
+            hidden = block(hidden, next(parts), *context)
             skips.append(hidden)
         for index in reversed(range(len(self.up))):
             hidden = hidden + self.skip[index](skips.pop())
-            hidden = self.up[index](hidden, next(parts), *hears)
+            hidden = self.up[index](hidden, next(parts), *context)
             if index and index % self.of.blocks == 0:
                 hidden = self.grow[index // self.of.blocks - 1](hidden)
         answer = self.outlet(F.silu(rms(hidden, 1)))
@@ -139,23 +139,24 @@ class UNetModule(nn.Module):
 
 def way(of: UNet, embedding: int) -> nn.ModuleList:
     """Return the blocks of all levels, from the finest; the last of a level may have attention."""
-    told = embedding if isinstance(of.entry, Tokens) else 0
+    context = embedding if isinstance(of.entry, Tokens) else 0
     blocks = nn.ModuleList()
     for side, width in zip(of.sides, of.widths, strict=True):
         heads = width // of.head if side in of.attention else 0
-        blocks.extend(Block(side, width, 0, 0) for _ in range(of.blocks - 1))
-        blocks.append(Block(side, width, heads, told))
+        blocks.extend(UNetBlock(side, width, 0, 0) for _ in range(of.blocks - 1))
+        blocks.append(UNetBlock(side, width, heads, context))
     return blocks
 
 
-class Block(nn.Module):
-    """Convolve; then, where there are heads, let every place look at all places and the told."""
+class UNetBlock(nn.Module):
+    """A residual block; with heads, then self-attention and cross-attention to the context."""
 
-    def __init__(self, side: int, width: int, heads: int, told: int) -> None:
+    def __init__(self, side: int, width: int, heads: int, context: int) -> None:
         super().__init__()
         self.residual = Residual(width)
         self.attention = Attention(width, heads) if heads else None
-        self.hearing = Hearing(width, heads, told) if heads and told else None
+        attends = heads and context
+        self.cross_attention = CrossAttention(width, heads, context) if attends else None
         if self.attention is not None:
             zeroed(self.attention.out)
             where = positions(side, width).flatten(1).T
@@ -166,15 +167,16 @@ class Block(nn.Module):
         self,
         x: Float[Tensor, "batch channel height width"],
         modulation: Float[Tensor, "batch two_channels 1 1"],
-        told: Float[Tensor, "batch thing feature"] | None = None,
+        context: Float[Tensor, "batch thing feature"] | None = None,
         present: Bool[Tensor, "batch thing"] | None = None,
     ) -> Float[Tensor, "batch channel height width"]:
         x = self.residual(x, modulation)
         if self.attention is None:
             return x
-        # Without positions attention is blind to place, and so is what a vector tells it.
+        # Without positions attention is blind to place, and so is a condition in a vector.
         tokens = x.flatten(2).transpose(1, 2)
         tokens = tokens + self.attention(rms(tokens) + self.where.to(tokens.dtype))
-        if self.hearing is not None:
-            tokens = tokens + self.hearing(rms(tokens) + self.where.to(tokens.dtype), told, present)
+        if self.cross_attention is not None:
+            placed = rms(tokens) + self.where.to(tokens.dtype)
+            tokens = tokens + self.cross_attention(placed, context, present)
         return tokens.transpose(1, 2).unflatten(2, x.shape[2:])

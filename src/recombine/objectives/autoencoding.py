@@ -1,4 +1,4 @@
-"""Autoencoding: make an image anew from its latents, and keep these few or plain."""
+"""Autoencoding: reconstruct an image from its latents, and keep these few or near unit noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from recombine.denoiser import unit_noise
 from recombine.models.tokenizer import AutoencoderModule, Coded
@@ -32,11 +32,15 @@ class Autoencoding:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} is a number from 0 up; got {getattr(self, name)}")
 
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """Return the model to be trained: the network itself."""
+        return network
+
     def __call__(
         self,
-        denoiser: Callable[..., Any],
+        denoiser: Callable[..., Coded],
         image: Float[Tensor, "batch channel height width"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         *,
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
@@ -63,11 +67,12 @@ class Autoencoding:
     def loss(
         self, coded: Coded, image: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, ""]:
-        """Return what images made anew, and what they are made of, cost."""
+        """Return the loss of reconstructions and of their latents."""
         error = F.mse_loss(coded.image, image)
         if coded.logvar is not None:
             return error + self.kl * nats(coded.latent, coded.logvar).sum() / image.numel()
-        assert coded.vectors is not None
+        if coded.vectors is None:
+            return error
         codebook = F.mse_loss(coded.vectors, coded.latent.detach())
         commitment = F.mse_loss(coded.latent, coded.vectors.detach())
         return error + codebook + self.commitment * commitment

@@ -12,7 +12,7 @@ from recombine.condition import Grid
 
 @dataclass(frozen=True)
 class Windows:
-    """Let the cells with something told in their window count as much, together, as the others.
+    """Let the cells with a marked cell in their window count as much, together, as the others.
 
     Bradley 2025 trains on two windows of each image, one of each kind. Here every cell is trained
     on and the kinds are weighed, so that an image counts 1 on average; one with windows of a
@@ -30,15 +30,15 @@ class Windows:
 
     def __call__(
         self,
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         image: Float[Tensor, "batch channel height width"],
     ) -> Float[Tensor, "batch 1 height width"]:
         """Return the weight of each pixel."""
         reach = 2 * self.window + 1
-        hears = F.max_pool2d(self._grid(condition), reach, stride=1, padding=self.window)
-        share = hears.mean(dim=(1, 2), keepdim=True)
+        marked = F.max_pool2d(self._grid(condition), reach, stride=1, padding=self.window)
+        share = marked.mean(dim=(1, 2), keepdim=True)
         both = (share > 0) & (share < 1)
-        weight = torch.where(hears > 0, 0.5 / share, 0.5 / (1 - share))
+        weight = torch.where(marked > 0, 0.5 / share, 0.5 / (1 - share))
         weight = torch.where(both, weight, 1)[:, None]
         return F.interpolate(weight, image.shape[2:], mode="nearest-exact").to(image.dtype)
 

@@ -1,4 +1,4 @@
-"""Finding objects: a map of centres, places within cells and concepts, learned from marred images.
+"""Finding objects: a map of centres, places within cells and concepts, from augmented images.
 
 The detector has to read what models draw, so it never sees a render as it is.
 """
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from recombine.denoiser import per_image, unit_noise
 from recombine.models.detector import at, parts, resized
+from recombine.render.camera import places
 from recombine.scene import Factor, Scenes
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Marring:
-    """What happens to an image before it is read; every image draws its own.
+class Augmentation:
+    """What is done to an image before it is read; every image draws its own.
 
     `sides` are the sides it may be shrunk to, and the share of the images for each; `blur` is the
     widest blur in pixels, `noise` the strongest noise, `gain` and `shift` the largest changes of
@@ -68,7 +69,7 @@ class Marring:
         image = blurred(image, width.clamp(min=1e-3))
         strength = self.noise * _draw(image, (), generator).square()
         image = image + per_image(strength, image) * unit_noise(image, generator)
-        # Last: what is wrong with a small image is wrong in its own, larger pixels.
+        # Last: a small image is flawed in its own, larger pixels.
         return self._shrunk(image.clamp(0, 1), generator)
 
     def _recoloured(self, image: Tensor, generator: torch.Generator) -> Tensor:
@@ -129,7 +130,7 @@ class Detection:
     wide, so that the closest two centres (2.5 cells) have a dip between them.
     """
 
-    marring: Marring | None = Marring()
+    augmentation: Augmentation | None = Augmentation()
     bump: float = 1.0
     within_weight: float = 1.0
     concept_weight: float = 0.1
@@ -138,6 +139,10 @@ class Detection:
     def __post_init__(self) -> None:
         if not 0 < self.bump < float("inf"):
             raise ValueError(f"a bump has a positive width; got {self.bump}")
+
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """Return the model to be trained: the network itself."""
+        return network
 
     def __call__(
         self,
@@ -148,19 +153,18 @@ class Detection:
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch; the "denoiser" is a detector, the condition its targets."""
-        seen = image if self.marring is None else self.marring(image, generator)
-        answers = denoiser(seen).float()
-        return self.loss(answers, condition)
+        seen = image if self.augmentation is None else self.augmentation(image, generator)
+        return self.loss(denoiser(seen).float(), condition)
 
     def loss(
         self,
-        answers: Float[Tensor, "batch channel row column"],
+        output: Float[Tensor, "batch channel row column"],
         targets: Float[Tensor, "batch object value"],
     ) -> Float[Tensor, ""]:
-        """Return how wrong a map of answers is, per object."""
-        centre, within, concepts = parts(answers, self.factors)
+        """Return the loss of an output map, per object."""
+        centre, within, concepts = parts(output, self.factors)
         side = centre.shape[-1]
-        place, told, present = targets[..., :2], targets[..., 2:-1].long(), targets[..., -1] > 0
+        place, true, present = targets[..., :2], targets[..., 2:-1].long(), targets[..., -1] > 0
         cell, offset = cells(place, side)
         objects = present.sum().clamp(min=1)
 
@@ -170,7 +174,7 @@ class Detection:
         focal = centre_loss(centre, bumps(cell, present, side, self.bump), cell, present) / objects
         distance = over_objects((at(within, cell) - offset).abs().sum(dim=-1))
         wrong = sum(
-            F.cross_entropy(at(each, cell).transpose(1, 2), told[..., number], reduction="none")
+            F.cross_entropy(at(each, cell).transpose(1, 2), true[..., number], reduction="none")
             for number, each in enumerate(concepts)
         )
         concept = over_objects(torch.as_tensor(wrong))

@@ -1,31 +1,41 @@
-"""Denoising: guess the clean image at a random noise level."""
+"""Denoising: predict the clean image at a random noise level."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from recombine.denoiser import (
+    Conversion,
     Denoiser,
     LinearBeta,
-    Reading,
+    Preconditioned,
+    Predicting,
     check_answer,
+    denoised_from_noise,
+    denoised_from_velocity,
     noise,
     null_of,
     per_image,
     unit_noise,
+    velocity,
 )
 from recombine.objectives.balance import Windows
+
+_INVERSE: dict[Conversion, Conversion] = {
+    noise: denoised_from_noise,
+    velocity: denoised_from_velocity,
+}
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """Tell some images' models nothing, so that they also learn to do without.
+    """Classifier-free dropout: replace the condition of some images by a null condition.
 
-    `null` turns conditions into the ones that say nothing (`torch.zeros_like` for a grid). It has
-    no default: a null that also means something, like class 0, teaches the wrong thing.
+    `null` makes null conditions (`torch.zeros_like` for a grid). It has no default: a null that
+    also means something, like class 0, teaches the wrong thing.
     """
 
     null: Callable[[Tensor], Tensor]
@@ -36,8 +46,8 @@ class Dropout:
             raise ValueError(f"the share of dropped conditions lies in [0, 1]; got {self.share}")
 
     def __call__(
-        self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
-    ) -> Shaped[Tensor, " batch *told"]:
+        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
+    ) -> Shaped[Tensor, " batch *condition"]:
         null = null_of(self.null, condition)
         draw = torch.rand(len(condition), generator=generator, device=generator.device)
         dropped = (draw < self.share).to(condition.device)
@@ -50,7 +60,7 @@ class Diffusion:
 
     log sigma is normal (P_mean and P_std of Karras et al. 2022). sigma_data is the standard
     deviation of the images: with it a network that knows only mean and variance has the loss 1.
-    `weigh` says how much each pixel counts.
+    `weigh` weighs the pixels.
     """
 
     log_sigma_mean: float = -0.8
@@ -65,18 +75,22 @@ class Diffusion:
         if not self.sigma_data > 0:
             raise ValueError(f"sigma_data is positive; got {self.sigma_data}")
 
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """Return the denoiser that this network makes."""
+        return Preconditioned(network, self.sigma_data)
+
     def __call__(
         self,
         denoiser: Denoiser,
         image: Float[Tensor, " batch *image"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         *,
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch, each image at a noise level of its own."""
-        told = condition if self.dropout is None else self.dropout(condition, generator)
+        kept = condition if self.dropout is None else self.dropout(condition, generator)
         sigma = self.levels(image, generator)
-        _, denoised = _guess(denoiser, image, sigma, told, generator)
+        _, denoised = _noisy_and_denoised(denoiser, image, sigma, kept, generator)
         error = (denoised - image).square()
         if self.weigh is not None:
             error = error * self.weigh(condition, image)
@@ -98,26 +112,29 @@ class Diffusion:
 class StepDiffusion:
     """Squared error of the noise (or the velocity) at a step of DDPM's schedule drawn uniformly.
 
-    `target` is `noise` or `velocity` of recombine.denoiser: what the network answers with is the
-    business of its wrapper, `Predicting`.
+    `target` is `noise` or `velocity` of recombine.denoiser: the network predicts it, too.
     """
 
     schedule: LinearBeta = LinearBeta()
-    target: Reading = noise
+    target: Conversion = noise
     dropout: Dropout | None = None
+
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """Return the denoiser that this network makes."""
+        return Predicting(network, _INVERSE[self.target], self.schedule.time)
 
     def __call__(
         self,
         denoiser: Denoiser,
         image: Float[Tensor, " batch *image"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         *,
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch, each image at a step of its own."""
-        told = condition if self.dropout is None else self.dropout(condition, generator)
+        kept = condition if self.dropout is None else self.dropout(condition, generator)
         sigma = self.levels(image, generator)
-        x, denoised = _guess(denoiser, image, sigma, told, generator)
+        x, denoised = _noisy_and_denoised(denoiser, image, sigma, kept, generator)
         error = self.target(denoised, x, sigma) - self.target(image, x, sigma)
         return error.square().mean()
 
@@ -131,11 +148,11 @@ class StepDiffusion:
         return self.schedule.levels(image)[step.to(image.device)]
 
 
-def _guess(
-    denoiser: Denoiser, image: Tensor, sigma: Tensor, told: Tensor, generator: torch.Generator
+def _noisy_and_denoised(
+    denoiser: Denoiser, image: Tensor, sigma: Tensor, condition: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Add noise and have it removed; return the noisy and the denoised image."""
     x = image + per_image(sigma, image) * unit_noise(image, generator)
-    denoised = denoiser(x, sigma, told)
+    denoised = denoiser(x, sigma, condition)
     check_answer(denoised, image)
     return x, denoised

@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from recombine.denoiser import Preconditioned
-from recombine.models.masked import Predicted
+from recombine.models.dit import DiTModule
+from recombine.models.masked import MaskedModule, Predicted, check_layers
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.masked import MaskedObjective, over_hidden
 
@@ -40,9 +41,13 @@ class Jepa:
         if not 0 <= self.weight < float("inf"):
             raise ValueError(f"the weight of JEPA is finite and not negative; got {self.weight}")
 
-    def __call__(self, objective: "MaskedObjective | Diffusion") -> "WithJepa":
+    def __call__(self, objective: MaskedObjective | Diffusion) -> "MaskedJepa | DiffusionJepa":
         """Return the objective with JEPA beside it."""
-        return WithJepa(objective, self)
+        if isinstance(objective, MaskedObjective):
+            return MaskedJepa(objective, self)
+        if isinstance(objective, Diffusion):
+            return DiffusionJepa(objective, self)
+        raise ValueError(f"JEPA stands beside a masked objective or Diffusion; got {objective}")
 
     def target(
         self, state: Float[Tensor, "batch token width"]
@@ -50,84 +55,53 @@ class Jepa:
         """Return what is to be predicted of a state."""
         return F.layer_norm(state, state.shape[-1:]) if self.normalised else state
 
+    def spreads(self, targets: Sequence[Float[Tensor, "batch token width"]]) -> dict[int, "Spread"]:
+        """Return how far the targets of each layer spread."""
+        pairs = zip(self.layers, targets, strict=True)
+        return {layer: target_spread(each) for layer, each in pairs}
+
 
 @dataclass(frozen=True)
-class WithJepa:
-    """An objective plus the error with which states are predicted.
+class MaskedJepa:
+    """A masked objective plus the error of predicted states, those of hidden tokens."""
 
-    Beside a masked objective they are those of hidden tokens, beside `Diffusion` those of all: the
-    average sees the image at the lowest noise.
-    """
-
-    objective: MaskedObjective | Diffusion
+    objective: MaskedObjective
     jepa: Jepa
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.objective, MaskedObjective | Diffusion):
-            raise ValueError(
-                f"JEPA stands beside a masked objective or Diffusion; got {self.objective}"
-            )
-
-    def module(self, network: nn.Module) -> "JepaModule | DenoiserJepaModule":
-        """Return the network together with what predicts its states, to be trained as one."""
-        if isinstance(self.objective, Diffusion):
-            return DenoiserJepaModule(network, self.jepa.layers, self.objective.sigma_data)
+    def wrap(self, network: nn.Module) -> "JepaModule":
+        """Return the network plus one predictor per JEPA layer, to be trained as one."""
+        if not isinstance(network, MaskedModule):
+            got = type(network).__name__
+            raise ValueError(f"JEPA beside a masked objective needs a masked model; got {got}")
         return JepaModule(network, self.jepa.layers)
 
     def __call__(
         self,
         model: Callable[..., Any],
         seen: Shaped[Tensor, " batch *token"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
         *,
         generator: torch.Generator,
-        average: Callable[..., Any],
+        average: Callable[..., Any] | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch; `average` is the moving average of the model."""
-        if isinstance(self.objective, Diffusion):
-            return self._denoising(self.objective, model, average, seen, condition, generator)
-        asked = self.objective.asked(seen, generator)
-        predicted = model(seen, asked.hidden, condition, *asked.noisy)
-        missed = self.missed(predicted, self.targets(average, seen, condition), asked.hidden)
-        return self.objective.of(predicted, seen, asked) + self.jepa.weight * missed
+        average = required(average)
+        drawn = self.objective.corrupted(seen, generator)
+        predicted = model(seen, drawn.hidden, condition, *drawn.noisy)
+        missed = self.missed(predicted, self.targets(average, seen, condition), drawn.hidden)
+        return self.objective.loss(predicted, seen, drawn) + self.jepa.weight * missed
 
     @torch.no_grad()
     def targets(
         self,
         average: Callable[..., Any],
         seen: Shaped[Tensor, " batch *token"],
-        condition: Shaped[Tensor, " batch *told"],
+        condition: Shaped[Tensor, " batch *condition"],
     ) -> list[Float[Tensor, "batch token width"]]:
-        """Return what is to be predicted of each layer, with nothing hidden and no noise."""
-        if isinstance(self.objective, Diffusion):
-            level = torch.full((len(seen),), LOWEST, dtype=seen.dtype, device=seen.device)
-            _, states = average(seen, level, condition, True)
-        else:
-            nothing = seen.new_zeros((len(seen), *seen.shape[-2:]), dtype=torch.bool)
-            whole = average(seen, nothing, condition).states
-            states = [whole[layer] for layer in self.jepa.layers]
-        return [self.jepa.target(state) for state in states]
-
-    def _denoising(
-        self,
-        objective: Diffusion,
-        model: Callable[..., Any],
-        average: Callable[..., Any],
-        image: Tensor,
-        condition: Tensor,
-        generator: torch.Generator,
-    ) -> Float[Tensor, ""]:
-        """Let the objective ask, and listen to what is said on the way."""
-        errors: list[Tensor] = []
-
-        def overheard(x: Tensor, sigma: Tensor, told: Tensor) -> Tensor:
-            denoised, guesses = model(x, sigma, told, True)
-            for guess, target in zip(guesses, self.targets(average, image, told), strict=True):
-                errors.append(F.mse_loss(guess, target))
-            return denoised
-
-        loss = objective(overheard, image, condition, generator=generator)
-        return loss + self.jepa.weight * torch.stack(errors).mean()
+        """Return what is to be predicted of each layer, with nothing hidden."""
+        nothing = seen.new_zeros((len(seen), *seen.shape[-2:]), dtype=torch.bool)
+        states = average(seen, nothing, condition).states
+        return [self.jepa.target(states[layer]) for layer in self.jepa.layers]
 
     def missed(
         self,
@@ -142,26 +116,102 @@ class WithJepa:
         ]
         return torch.stack(errors).mean()
 
+    def target_spreads(
+        self, average: Callable[..., Any], seen: Tensor, condition: Tensor
+    ) -> dict[int, "Spread"]:
+        """Return how far the targets of each layer spread."""
+        return self.jepa.spreads(self.targets(average, seen, condition))
+
+    def noisy_tokens(self, seen: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the objective's noisy tokens."""
+        return self.objective.noisy_tokens(seen, generator)
+
+    def prediction_quality(
+        self, predicted: Predicted, seen: Tensor, hidden: Tensor, *noisy: Tensor
+    ) -> Float[Tensor, " batch"]:
+        """Return minus the objective's loss of each image, without JEPA's."""
+        return self.objective.prediction_quality(predicted, seen, hidden, *noisy)
+
+
+@dataclass(frozen=True)
+class DiffusionJepa:
+    """`Diffusion` plus the error of predicted states; the average sees images at LOWEST noise."""
+
+    objective: Diffusion
+    jepa: Jepa
+
+    def wrap(self, network: nn.Module) -> "DenoiserJepaModule":
+        """Return the denoiser plus one predictor per JEPA layer, to be trained as one."""
+        if not isinstance(network, DiTModule):
+            raise ValueError(f"JEPA beside Diffusion needs a DiT; got {type(network).__name__}")
+        return DenoiserJepaModule(network, self.jepa.layers, self.objective.sigma_data)
+
+    def __call__(
+        self,
+        model: Callable[..., Any],
+        image: Shaped[Tensor, " batch *image"],
+        condition: Shaped[Tensor, " batch *condition"],
+        *,
+        generator: torch.Generator,
+        average: Callable[..., Any] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Return the loss of one batch; `average` is the moving average of the model."""
+        average, errors = required(average), list[Tensor]()
+
+        def with_errors(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+            """Denoise, and collect the errors of states in the same forward pass."""
+            denoised, guesses = model(x, sigma, condition, True)
+            targets = self.targets(average, image, condition)
+            for guess, target in zip(guesses, targets, strict=True):
+                errors.append(F.mse_loss(guess, target))
+            return denoised
+
+        loss = self.objective(with_errors, image, condition, generator=generator)
+        return loss + self.jepa.weight * torch.stack(errors).mean()
+
+    @torch.no_grad()
+    def targets(
+        self,
+        average: Callable[..., Any],
+        seen: Shaped[Tensor, " batch *image"],
+        condition: Shaped[Tensor, " batch *condition"],
+    ) -> list[Float[Tensor, "batch token width"]]:
+        """Return what is to be predicted of each layer, at the lowest noise."""
+        level = torch.full((len(seen),), LOWEST, dtype=seen.dtype, device=seen.device)
+        _, states = average(seen, level, condition, True)
+        return [self.jepa.target(state) for state in states]
+
+    def target_spreads(
+        self, average: Callable[..., Any], seen: Tensor, condition: Tensor
+    ) -> dict[int, "Spread"]:
+        """Return how far the targets of each layer spread."""
+        return self.jepa.spreads(self.targets(average, seen, condition))
+
+
+def required(average: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return the moving average; raise if there is none."""
+    if average is None:
+        raise ValueError("JEPA needs the moving average of the weights: call it with average=")
+    return average
+
 
 class JepaModule(nn.Module):
-    """A network that answers as ever, and adds what its predictors make of some of its layers."""
+    """A masked model plus one predictor per JEPA layer; its predictions are unchanged."""
 
-    def __init__(self, network: nn.Module, layers: tuple[int, ...]) -> None:
+    def __init__(self, network: MaskedModule, layers: tuple[int, ...]) -> None:
         super().__init__()
-        of: Any = network.of
         self.network = network
         self.layers = layers
-        self.predictors = predictors(of, layers)
-
-    @property
-    def of(self) -> Any:
-        """The declared network."""
-        return self.network.of
+        self.predictors = predictors(network.of.width, network.of.layers, layers)
 
     @property
     def head(self) -> nn.Module | None:
         """The network's own denoiser of tokens, for samplers."""
-        return self.network.head  # type: ignore[return-value]
+        return self.network.head
+
+    def inside(self, layers: Sequence[int] = ()) -> dict[int, tuple[nn.Module, nn.Module]]:
+        """Return where the network's neurons and attention heads are."""
+        return self.network.inside(layers)
 
     def forward(
         self,
@@ -170,7 +220,7 @@ class JepaModule(nn.Module):
         condition: Float[Tensor, "batch factor row"],
         *noisy: Tensor,
     ) -> Predicted:
-        """Answer as the network does, with guesses."""
+        """Return the network's predictions, with guesses of states."""
         predicted = self.network(tokens, hidden, condition, *noisy)
         guesses = tuple(
             predictor(predicted.states[layer])
@@ -180,27 +230,27 @@ class JepaModule(nn.Module):
 
 
 class DenoiserJepaModule(nn.Module):
-    """A denoiser that answers as ever; asked to be `overheard`, it says more.
+    """A denoiser plus one predictor per JEPA layer; its denoised images are unchanged.
 
-    In training that is what its predictors make of some layers, otherwise those layers' states.
+    With states it returns more: in training the guesses of its predictors, otherwise the states of
+    the JEPA layers.
     """
 
-    def __init__(self, network: nn.Module, layers: tuple[int, ...], sigma_data: float) -> None:
+    def __init__(self, network: DiTModule, layers: tuple[int, ...], sigma_data: float) -> None:
         super().__init__()
-        of: Any = network.of
         self.denoiser = Preconditioned(network, sigma_data)
         self.layers = layers
-        self.predictors = predictors(of, layers)
+        self.predictors = predictors(network.of.width, network.of.layers, layers)
 
     def forward(
         self,
         x: Float[Tensor, " batch *image"],
         sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *told"],
-        overheard: bool = False,
+        condition: Shaped[Tensor, " batch *condition"],
+        with_states: bool = False,
     ) -> Float[Tensor, " batch *image"] | tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the guess of the clean image, and what is overheard."""
-        if not overheard:
+        """Return the denoised image, and guesses or states where they are wanted."""
+        if not with_states:
             return self.denoiser(x, sigma, condition)
         states: list[Tensor] = []
         denoised = self.denoiser(x, sigma, condition, states)
@@ -210,14 +260,11 @@ class DenoiserJepaModule(nn.Module):
         return denoised, tuple(chosen)
 
 
-def predictors(of: Any, layers: tuple[int, ...]) -> nn.ModuleList:
-    """Return a small network for each layer's states, or say which layers there are."""
-    for layer in layers:
-        if not 0 <= layer < of.layers:
-            raise ValueError(f"the network has {of.layers} layers, 0..{of.layers - 1}; got {layer}")
+def predictors(width: int, count: int, layers: tuple[int, ...]) -> nn.ModuleList:
+    """Return a small network for the states of each of these layers, of so many."""
+    check_layers(layers, count)
     return nn.ModuleList(
-        nn.Sequential(nn.Linear(of.width, of.width), nn.GELU(), nn.Linear(of.width, of.width))
-        for _ in layers
+        nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)) for _ in layers
     )
 
 

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from recombine.scene import Scenes
+
 HALF_FIELD = 16 / 35
 """Tangent of half the field of view: 35 mm of focal length on a sensor of 32 mm."""
 
@@ -35,6 +37,11 @@ def project(
     across, along = ((gap * axis).sum(-1) / (HALF_FIELD**2 * depth) for axis in (right, up))
     place = torch.stack([(1 + across) / 2, (1 - along) / 2], dim=-1)
     return place.to(points.dtype), depth.to(points.dtype)
+
+
+def places(scenes: Scenes) -> tuple[Float[Tensor, "batch object 2"], Float[Tensor, "batch object"]]:
+    """Return where in the image each centre is ([0, 1], x right, y down), and its depth."""
+    return project(look_at(scenes.camera, torch.zeros_like(scenes.camera)), scenes.position)
 
 
 def directions(camera: Float[Tensor, "batch 12"]) -> dict[str, Float[Tensor, "batch 3"]]:

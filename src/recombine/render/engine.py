@@ -12,7 +12,7 @@ RAYS_AT_ONCE = 1 << 18
 
 
 def picture(stage: Stage, size: int, look: Look = LOOK) -> Float[Tensor, "batch 3 height width"]:
-    """Return pictures, sRGB in [0, 1]; differentiable where the stage asks for gradients."""
+    """Return pictures, sRGB in [0, 1]; differentiable where the stage requires gradients."""
     wants_gradient = stage.solids.requires_grad or stage.view.requires_grad
     if not wants_gradient and kernel.available(stage.view.device):
         return kernel.trace(stage, size, look)
@@ -50,7 +50,7 @@ def _parts(stage: Stage, at_once: int) -> tuple[list[Stage], Int[Tensor, " batch
     """Cut a stage into parts of like numbers of solids, and return the way back to its order."""
     solid = stage.solids[..., REACH] > 0
     order = solid.sum(dim=1).argsort(stable=True)
-    # At least one part, so that no pictures at all still have their shape.
+    # At least one part, so that an empty batch keeps its shape.
     cuts = order.split(max(1, at_once)) if len(order) else [order]
     parts = []
     for cut in cuts:

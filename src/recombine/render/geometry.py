@@ -1,6 +1,6 @@
-"""Rays and what they meet, in plain tensor operations that every device rounds alike.
+"""Rays and what they meet, in plain tensor operations that every device rounds the same way.
 
-A vector is a triple of tensors of one shape (batch, ray): each operation is one pass over memory.
+A vector is three tensors of one shape (batch, ray): each operation is one pass over memory.
 A ray is not normalized; distances along it are counted in its own length.
 """
 
@@ -13,41 +13,41 @@ from torch import Tensor
 
 from recombine.render import stage as st
 
-Vector: TypeAlias = tuple[Tensor, Tensor, Tensor]
-Places: TypeAlias = tuple[Tensor, ...]
+Triple: TypeAlias = tuple[Tensor, Tensor, Tensor]
+RayIndex: TypeAlias = tuple[Tensor, ...]
 """Batch numbers and ray numbers of some of the rays."""
 
 NEVER = 1e9
 """The distance at which a ray meets what it misses."""
 
 
-def vector(component: Callable[[int], Tensor]) -> Vector:
+def vector(component: Callable[[int], Tensor]) -> Triple:
     """Return the vector with these components."""
     return component(0), component(1), component(2)
 
 
-def columns(rows: Float[Tensor, "batch column"], start: int) -> Vector:
+def columns(rows: Float[Tensor, "batch column"], start: int) -> Triple:
     """Return three neighbouring columns as vectors that every ray of a picture shares."""
     return vector(lambda i: rows[:, start + i, None])
 
 
-def dot(a: Vector, b: Vector) -> Tensor:
+def dot(a: Triple, b: Triple) -> Tensor:
     """Return the inner product, rounded as it comes: nothing discrete may hang on it."""
     return torch.addcmul(torch.addcmul(a[0] * b[0], a[1], b[1]), a[2], b[2])
 
 
-def unit(a: Vector) -> Vector:
+def unit(a: Triple) -> Triple:
     """Return the vector scaled to length one."""
     scale = 1 / torch.sqrt(dot(a, a) + 1e-20)
     return vector(lambda i: a[i] * scale)
 
 
-def chosen(a: Vector, at: Places, shape: torch.Size) -> Vector:
+def chosen(a: Triple, at: RayIndex, shape: torch.Size) -> Triple:
     """Return the vectors at some places, as a batch of single rays."""
     return vector(lambda i: a[i].expand(shape)[at][:, None])
 
 
-def grid_rays(view: Float[Tensor, "batch column"], side: int) -> tuple[Vector, Vector]:
+def grid_rays(view: Float[Tensor, "batch column"], side: int) -> tuple[Triple, Triple]:
     """Return the eye and one ray per cell of a square grid; a ray is as long as its depth is 1."""
     # On the CPU, because CUDA divides by a number as if multiplying by its inverse.
     across = ((2 * torch.arange(side, dtype=view.dtype) + 1) / side - 1).to(view.device)
@@ -59,7 +59,7 @@ def grid_rays(view: Float[Tensor, "batch column"], side: int) -> tuple[Vector, V
 
 
 def span(
-    origin: Vector, ray: Vector, solid: Float[Tensor, "batch column"]
+    origin: Triple, ray: Triple, solid: Float[Tensor, "batch column"]
 ) -> tuple[Float[Tensor, "batch ray"], Float[Tensor, "batch ray"]]:
     """Return where each ray enters and leaves a solid; a ray that misses enters after it leaves."""
     x, y, z = into_frame(vector(lambda i: origin[i] - columns(solid, st.CENTRE)[i]), solid)
@@ -81,14 +81,14 @@ def span(
     return enter, leave
 
 
-def into_frame(a: Vector, solid: Float[Tensor, "batch column"]) -> Vector:
+def into_frame(a: Triple, solid: Float[Tensor, "batch column"]) -> Triple:
     """Turn a vector into the frame of a solid, which stands upright."""
     cosine, sine = solid[:, st.COSINE, None], solid[:, st.SINE, None]
     return cosine * a[0] + sine * a[1], cosine * a[1] - sine * a[0], a[2]
 
 
 def nearest(
-    solids: Float[Tensor, "batch solid column"], origin: Vector, ray: Vector
+    solids: Float[Tensor, "batch solid column"], origin: Triple, ray: Triple
 ) -> tuple[Float[Tensor, "batch ray"], Int[Tensor, "batch ray"]]:
     """Return how far each ray goes until it enters a solid, and which (-1: none)."""
     shape = torch.broadcast_shapes(origin[0].shape, ray[0].shape, (len(solids), 1))
@@ -113,12 +113,12 @@ def nearest(
 @torch.no_grad()
 def blocked(
     solids: Float[Tensor, "batch solid column"],
-    origin: Vector,
+    origin: Triple,
     outside: Float[Tensor, "solid batch #ray"],
-    ray: Vector,
+    ray: Triple,
     until: float,
 ) -> Bool[Tensor, "batch ray"]:
-    """Say which rays meet a solid before they are `until` times their length.
+    """Return which rays meet a solid before they are `until` times their length.
 
     `outside` is `beyond_reach` of the origin, which several bundles of rays share.
     """
@@ -135,7 +135,7 @@ def blocked(
 
 @torch.no_grad()
 def beyond_reach(
-    solids: Float[Tensor, "batch solid column"], origin: Vector
+    solids: Float[Tensor, "batch solid column"], origin: Triple
 ) -> Float[Tensor, "solid batch #ray"]:
     """Return by how much (squared) each origin lies outside each solid's reach."""
     centre, reach = _centre_and_reach(solids)
@@ -146,21 +146,21 @@ def beyond_reach(
 
 @torch.no_grad()
 def _close(
-    solids: Float[Tensor, "batch solid column"], origin: Vector, ray: Vector, outside: Tensor
+    solids: Float[Tensor, "batch solid column"], origin: Triple, ray: Triple, outside: Tensor
 ) -> Bool[Tensor, "solid batch ray"]:
-    """Say which rays come within which solid's reach, the only ones worth an exact test."""
+    """Return which rays come within which solid's reach, the only ones worth an exact test."""
     along = dot(_centre_and_reach(solids)[0], ray) - dot(origin, ray)
     return along.mul_(along) > outside * dot(ray, ray)
 
 
-def _centre_and_reach(solids: Float[Tensor, "batch solid column"]) -> tuple[Vector, Tensor]:
+def _centre_and_reach(solids: Float[Tensor, "batch solid column"]) -> tuple[Triple, Tensor]:
     """Return these columns with the solids first, each as one number for all rays."""
     first = solids.detach().permute(2, 1, 0)[..., None]
     return vector(lambda i: first[st.CENTRE + i]), first[st.REACH]
 
 
 def surroundings(
-    view: Float[Tensor, "batch column"], origin: Vector, ray: Vector
+    view: Float[Tensor, "batch column"], origin: Triple, ray: Triple
 ) -> tuple[Float[Tensor, "batch ray"], Int[Tensor, "batch ray"]]:
     """Return how far each ray goes to the floor (0) or a wall across x (1) or y (2)."""
     falls = ray[2] < 0

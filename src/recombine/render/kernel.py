@@ -24,7 +24,7 @@ from torch import Tensor
 
 from recombine.render.stage import LOOK, Look, Stage, look_numbers
 
-# No fused multiply-adds: every device must round alike. No errno: square roots in vectors.
+# No fused multiply-adds: every device must round the same way. No errno: square roots in vectors.
 CPU_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 GPU_FLAGS = ("--fmad=false", "--std=c++17")
 TILE = 16
@@ -79,7 +79,7 @@ def see(
 
 
 def available(device: torch.device) -> bool:
-    """Say whether the kernel runs on this device."""
+    """Return whether the kernel runs on this device."""
     if device.type == "cpu":
         return _cpu_library() is not None
     return device.type == "cuda" and _gpu_works()

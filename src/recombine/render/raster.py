@@ -111,15 +111,6 @@ def painted(
     return image.clamp(0, 1)
 
 
-def object_mask(
-    share: Float[Tensor, "batch object height width"],
-) -> Int[Tensor, "batch height width"]:
-    """Return 1 + the topmost object that covers at least half of a pixel; 0 is backdrop."""
-    number = torch.arange(1, share.shape[1] + 1, device=share.device)[:, None, None]
-    owned = torch.where(share >= 0.5, number, 0)
-    return torch.cat([torch.zeros_like(owned[:, :1]), owned], dim=1).amax(dim=1)
-
-
 def _kinds(scenes: Scenes) -> set[int]:
     """Return the shapes that are present, once it is sure that all can be drawn."""
     if scenes.position.shape[-1] != 2:
@@ -171,7 +162,7 @@ def _area_from_centre(
     x: Float[Tensor, "*batch 1 line"], y: Float[Tensor, "*batch line 1"]
 ) -> Float[Tensor, "*batch line line"]:
     """Integrate the unit disc from its centre to (x, y); odd in x and in y."""
-    below_one = 1 - 1e-12  # where the arc's slope is still finite
+    below_one = 1 - 1e-12  # where the arc's slope is finite
     x, y = x.clamp(-below_one, below_one), y.clamp(-below_one, below_one)
     strip_x, strip_y = ((z * (1 - z * z).sqrt() + z.asin()) / 2 for z in (x, y))
     beyond = (strip_x.abs() + strip_y.abs() - pi / 4) * x.sign() * y.sign()

@@ -13,8 +13,8 @@ from torch import Tensor
 from recombine.render import stage as st
 from recombine.render.geometry import (
     NEVER,
-    Places,
-    Vector,
+    RayIndex,
+    Triple,
     beyond_reach,
     blocked,
     chosen,
@@ -80,12 +80,12 @@ class _Light:
         self.stage, self.quarters, self.look = stage, quarters, look
         self.numbers = look_numbers(look).to(stage.view)
 
-    def at(self, places: Places, shape: torch.Size) -> "_Light":
+    def at(self, places: RayIndex, shape: torch.Size) -> "_Light":
         """Return the light of some of the rays, as a batch of single rays."""
         across, along = (q.expand(shape)[places][:, None] for q in self.quarters)
         return _Light(self.stage[places[0]], (across, along), self.look)
 
-    def towards(self, point: Vector, normal: Vector) -> list[tuple[Vector, Tensor, Tensor]]:
+    def towards(self, point: Triple, normal: Triple) -> list[tuple[Triple, Tensor, Tensor]]:
         """Return each lamp's direction, how much of it arrives at a surface, and its colours."""
         start = vector(lambda i: point[i] + NUDGE * normal[i])
         solids, found = self.stage.solids, []
@@ -110,15 +110,15 @@ class _Light:
 class _Surface:
     """What each ray met, point by point."""
 
-    point: Vector
-    normal: Vector
-    colour: Vector
+    point: Triple
+    normal: Triple
+    colour: Triple
     solid: Tensor
     metal: Tensor
     missed: Tensor
 
 
-def _meet(light: _Light, origin: Vector, ray: Vector) -> _Surface:
+def _meet(light: _Light, origin: Triple, ray: Triple) -> _Surface:
     """Follow each ray to the first surface."""
     stage = light.stage
     distance, which = nearest(stage.solids, origin, ray)
@@ -141,7 +141,7 @@ def _meet(light: _Light, origin: Vector, ray: Vector) -> _Surface:
     return _Surface(point, normal, colour, solid, metal, ~solid & (behind >= NEVER))
 
 
-def _normal(point: Vector, solid: Float[Tensor, "batch column"]) -> Vector:
+def _normal(point: Triple, solid: Float[Tensor, "batch column"]) -> Triple:
     """Return the outward normal, turning smoothly where two faces meet."""
     centre, half = columns(solid, st.CENTRE), columns(solid, st.HALF)
     bevel, round_ = solid[:, st.BEVEL, None], solid[:, st.ROUND, None]
@@ -158,7 +158,7 @@ def _normal(point: Vector, solid: Float[Tensor, "batch column"]) -> Vector:
     return unit((cosine * nx - sine * ny, cosine * ny + sine * nx, nz))
 
 
-def _radiance(light: _Light, origin: Vector, ray: Vector, bounces: int) -> Vector:
+def _radiance(light: _Light, origin: Triple, ray: Triple, bounces: int) -> Triple:
     """Return the linear colour each ray brings back."""
     look, surface = light.look, _meet(light, origin, ray)
     lamps = light.towards(surface.point, surface.normal)
@@ -186,10 +186,10 @@ def _radiance(light: _Light, origin: Vector, ray: Vector, bounces: int) -> Vecto
 def _metal(
     light: _Light,
     surface: _Surface,
-    ray: Vector,
-    lamps: list[tuple[Vector, Tensor, Tensor]],
+    ray: Triple,
+    lamps: list[tuple[Triple, Tensor, Tensor]],
     matt: list[Tensor],
-    at: Places,
+    at: RayIndex,
 ) -> list[Tensor]:
     """Return what metals send back, before their tint: a matt share, lamps and a blurred mirror."""
     look, shape = light.look, surface.solid.shape
@@ -204,7 +204,7 @@ def _metal(
     return out
 
 
-def _lobe(to: Vector, eye: Vector, normal: Vector, gloss: float) -> Tensor:
+def _lobe(to: Triple, eye: Triple, normal: Triple, gloss: float) -> Tensor:
     """Return the share of a lamp that a rough mirror sends to the eye (the lobe of GGX)."""
     to = unit(to)
     half = unit(vector(lambda i: to[i] + eye[i]))
@@ -213,7 +213,7 @@ def _lobe(to: Vector, eye: Vector, normal: Vector, gloss: float) -> Tensor:
     return gloss / (4 * below * below)
 
 
-def _mirrored(light: _Light, point: Vector, normal: Vector, ray: Vector) -> Vector:
+def _mirrored(light: _Light, point: Triple, normal: Triple, ray: Triple) -> Triple:
     """Return what metals mirror, each ray leaving at the slope of its quarter."""
     ray = unit(ray)
     twice = 2 * dot(ray, normal)
@@ -226,12 +226,12 @@ def _mirrored(light: _Light, point: Vector, normal: Vector, ray: Vector) -> Vect
     return _radiance(light, start, out, bounces=0)
 
 
-def _sky(towards: Vector, look: Look) -> Tensor:
+def _sky(towards: Triple, look: Look) -> Tensor:
     """Return what a ray that meets nothing sees: a dark sky, lighter at the back."""
     return look.sky_behind * _behind(towards).clamp_min(0)
 
 
-def _behind(a: Vector) -> Tensor:
+def _behind(a: Triple) -> Tensor:
     """Return how far a vector points to the back of the scene."""
     return a[0] * st.BEHIND[0] + a[1] * st.BEHIND[1]
 

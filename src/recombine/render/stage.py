@@ -31,7 +31,6 @@ CENTRE, COSINE, SINE, HALF, RADIUS, ROUND, COLOUR, METAL, REACH, BEVEL = (
 SOLID_COLUMNS = 16
 # Columns of Stage.view. Right and up are scaled by the tangent of half the field of view.
 EYE, RIGHT, UP, FORWARD, LAMPS, FLOOR, WALL, ROOM = 0, 3, 6, 9, 12, 21, 24, 27
-VIEW_COLUMNS = 28
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Look:
     """What Blender's materials amount to; fitted by `benchmarks/fit_look.py` on half the renders.
 
     Lamps and sun keep the wattage and colour of the original scene. They face the origin, which
-    the reference images show and the original's notes do not say (docs/decisions/002).
+    the reference images show and the original's notes leave out (docs/decisions/002).
     """
 
     ambient: float = 0.0187
@@ -86,7 +85,7 @@ SUN_COLUMN = 3 * LAMP_COLUMNS
 TERM_COLUMN = SUN_COLUMN + 6
 
 
-# What is kept must do for gradients, whoever asks for it first.
+# The cached tensor is also used where gradients are needed, so it is no inference tensor.
 @cache
 @torch.inference_mode(False)
 def look_numbers(look: Look) -> Float[Tensor, " number"]:

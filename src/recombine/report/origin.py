@@ -6,8 +6,7 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-
-import torch
+from typing import Any
 
 PACKAGE = Path(__file__).parents[1]
 SOURCE = (".py", ".cpp", ".cu", ".html")
@@ -48,6 +47,8 @@ def source_digest() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, CUDA and the packages that can move a number."""
+    import torch  # here and below, as it takes a second to import
+
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         try:
@@ -59,8 +60,10 @@ def versions() -> dict[str, str]:
     return found
 
 
-def device_name(device: torch.device | str) -> str:
+def device_name(device: Any) -> str:
     """Return what a device is, in words: "NVIDIA H200" or "AMD EPYC 9B14, 2 cores"."""
+    import torch
+
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -1,4 +1,4 @@
-"""Listen more closely than one was taught to: guidance without a classifier."""
+"""Classifier-free guidance: a stronger condition than the model was trained with."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from recombine.denoiser import Denoiser, null_of
 
 @dataclass(frozen=True)
 class Guidance:
-    """Go `weight` times as far from what is guessed with nothing told to what is guessed when told.
+    """Extrapolate from the unconditional to the conditional denoised image by `weight`.
 
-    Ho and Salimans 2022. At 1 samples are as told; above, they are more typical of what is told
-    and less varied. `null` turns conditions into the ones that say nothing (`torch.zeros_like`
-    for a grid): the model must have met them in training.
+    Ho and Salimans 2022. At 1 the condition acts as it was trained; above, samples are more typical
+    of it and less varied. `null` makes null conditions (`torch.zeros_like` for a grid): the model
+    must have seen them in training.
     """
 
     null: Callable[[Tensor], Tensor]
@@ -27,15 +27,15 @@ class Guidance:
             raise ValueError(f"a weight of guidance is finite and not negative; got {self.weight}")
 
     def __call__(self, denoiser: Denoiser) -> Denoiser:
-        """Return the denoiser that is guided; it asks the other one twice."""
+        """Return the guided denoiser; it calls the other one twice."""
 
         def guided(
             x: Float[Tensor, " batch *image"],
             sigma: Float[Tensor, " batch"],
-            condition: Shaped[Tensor, " batch *told"],
+            condition: Shaped[Tensor, " batch *condition"],
         ) -> Float[Tensor, " batch *image"]:
             null = null_of(self.null, condition)
-            told, untold = (denoiser(x, sigma, each) for each in (condition, null))
-            return untold + self.weight * (told - untold)
+            with_it, without = (denoiser(x, sigma, each) for each in (condition, null))
+            return without + self.weight * (with_it - without)
 
         return guided

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -29,7 +29,7 @@ class Sampler:
 
     Levels are even in sigma^(1/bend). `churn` is how much noise is stirred in anew, in all steps
     together (S_churn; 0: none, the sample is a function of its start). With `guidance` the
-    denoiser listens more closely than it was taught to.
+    condition is stronger than in training.
     """
 
     steps: int = 32
@@ -55,6 +55,16 @@ class Sampler:
         if self.order not in (1, 2):
             raise ValueError(f"order is 1 (Euler) or 2 (Heun); got {self.order}")
 
+    def generator(
+        self,
+        denoiser: Callable[..., Any],
+        shape: tuple[int, ...],
+        batch: int = 256,
+        watch: "Progress | None" = None,
+    ) -> "DenoisingGenerator":
+        """Return what draws images of this shape, at most `batch` at a time."""
+        return DenoisingGenerator(denoiser, shape, self, batch, watch or unwatched)
+
     def levels(self) -> Float[Tensor, " level"]:
         """Return `steps` falling noise levels, then zero, in double precision."""
         ends = self.highest ** (1 / self.bend), self.lowest ** (1 / self.bend)
@@ -73,7 +83,7 @@ HEUN = Sampler()
 
 @dataclass(frozen=True)
 class Moment:
-    """What is seen after a step: where x is, and the guess the step was taken by."""
+    """The state after a step: x, and the denoised image that the step followed."""
 
     step: int
     sigma: float
@@ -101,7 +111,7 @@ def seeded_noise(
 def trajectory(
     denoiser: Denoiser,
     start: Float[Tensor, " batch *image"],
-    condition: Shaped[Tensor, " batch *told"],
+    condition: Shaped[Tensor, " batch *condition"],
     sampler: Sampler = HEUN,
     *,
     seeds: Int[Tensor, " batch"] | None = None,
@@ -130,7 +140,7 @@ def trajectory(
 def _descend(
     denoiser: Denoiser, x: Tensor, condition: Tensor, here: float, there: float, *, order: int
 ) -> tuple[Tensor, Tensor]:
-    """Return x at the next level, and the guess at this one."""
+    """Return x at the next level, and the denoised image at this one."""
     denoised, slope = _slope(denoiser, x, here, condition)
     ahead = x + (there - here) * slope
     # Without noise the slope is undefined, so the last step is Euler's.
@@ -141,34 +151,34 @@ def _descend(
 
 
 def _slope(denoiser: Denoiser, x: Tensor, level: float, condition: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the guess at x and dx / dsigma of the probability flow, which is the noise in x."""
+    """Return the denoised image and dx / dsigma of the probability flow: the noise in x."""
     sigma = x.new_full((len(x),), level)
     denoised = denoiser(x, sigma, condition)
     check_answer(denoised, x)
     return denoised, noise(denoised, x, sigma)
 
 
-Drawn: TypeAlias = Callable[[float, int], None]
-"""Told after each step how many images' worth of steps are taken, and of how many images."""
+Progress: TypeAlias = Callable[[float, int], None]
+"""Called after each step with how many images' worth of steps are taken, and of how many images."""
 
 
 def unwatched(drawn: float, total: int) -> None:
-    """Look away."""
+    """Show no progress."""
     del drawn, total
 
 
-class BySeeds(ABC):
+class SeededGenerator(ABC):
     """Draws at most `batch` images at a time, each from a seed of its own."""
 
     batch: int
-    watch: Drawn
+    watch: Progress
 
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ValueError(f"a batch holds at least 1 image; got {self.batch}")
 
     def __call__(
-        self, condition: Shaped[Tensor, " batch *told"], generator: torch.Generator
+        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
     ) -> Shaped[Tensor, " batch *image"]:
         """Draw one image per row of the condition, on its device."""
         device = generator.device
@@ -176,9 +186,9 @@ class BySeeds(ABC):
         return self.seeded(condition, seeds.to(condition.device))
 
     def seeded(
-        self, condition: Shaped[Tensor, " batch *told"], seeds: Int[Tensor, " batch"]
+        self, condition: Shaped[Tensor, " batch *condition"], seeds: Int[Tensor, " batch"]
     ) -> Shaped[Tensor, " batch *image"]:
-        """Draw the image of each seed; which ones go together does not matter."""
+        """Draw the image of each seed; which of them share a batch does not matter."""
         if len(seeds) != len(condition):
             raise ValueError(f"{len(condition)} conditions need as many seeds; got {len(seeds)}")
         parts = []
@@ -193,7 +203,7 @@ class BySeeds(ABC):
 
 
 @dataclass(frozen=True)
-class DenoisingGenerator(BySeeds):
+class DenoisingGenerator(SeededGenerator):
     """Images of one shape by descent, in the dtype of the condition where that is a float.
 
     Makes a Generator of a Denoiser.
@@ -203,7 +213,7 @@ class DenoisingGenerator(BySeeds):
     shape: tuple[int, ...]
     sampler: Sampler = HEUN
     batch: int = 256
-    watch: Drawn = unwatched
+    watch: Progress = unwatched
 
     def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Tensor:
         dtype = condition.dtype if condition.is_floating_point() else torch.float32

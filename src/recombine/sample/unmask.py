@@ -1,28 +1,37 @@
-"""From nothing to an image, some tokens at a time: what a masked model is surest of comes first.
+"""From hidden tokens to an image, some at a time: the most confident ones of a model come first.
 
 All noise is a hash of a sample's own seed: a sample does not depend on which others it is drawn
 with, nor on the device.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import cos, floor, isfinite, pi
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from recombine.denoiser import Denoiser
-from recombine.models.heads import Mixed
-from recombine.models.masked import Predictor
-from recombine.sample.heun import HEUN, BySeeds, Drawn, Sampler, seeded_noise, trajectory, unwatched
+from recombine.models.heads import GaussianMixture
+from recombine.models.masked import TokenModel
+from recombine.sample.heun import (
+    HEUN,
+    Progress,
+    Sampler,
+    SeededGenerator,
+    seeded_noise,
+    trajectory,
+    unwatched,
+)
 
 
 @dataclass(frozen=True)
 class Unmask:
     """How tokens are revealed (Chang et al. 2022): along a cosine, the surest codes first.
 
-    `noise` is how much chance has a say in which are surest, at the start: it falls linearly to
+    `noise` is how much chance decides which are surest, at the start: it falls linearly to
     nothing. `temperature` divides the logits. Latents have no confidence: they are revealed in
     random order, as in MAR, and a diffusion head draws them by `descent`.
 
@@ -45,6 +54,16 @@ class Unmask:
         if self.descent.churn or self.descent.guidance is not None:
             raise ValueError(f"tokens descend without churn and guidance; got {self.descent}")
 
+    def generator(
+        self,
+        predictor: Callable[..., Any],
+        shape: tuple[int, ...],
+        batch: int = 256,
+        watch: Progress | None = None,
+    ) -> "UnmaskingGenerator":
+        """Return what draws images of this shape, at most `batch` at a time."""
+        return UnmaskingGenerator(predictor, shape, self, batch, watch or unwatched)
+
     def left(self, step: int, tokens: int) -> int:
         """Return how many of so many tokens are hidden after a step; step 0 is the start."""
         return floor(tokens * cos(pi / 2 * step / self.steps))
@@ -56,7 +75,7 @@ TWELVE = Unmask()
 
 @dataclass(frozen=True)
 class Revealed:
-    """What is seen after a step; the tokens that are still hidden mean nothing."""
+    """The state after a step; the values of hidden tokens are arbitrary."""
 
     step: int
     tokens: Shaped[Tensor, " batch *token"]
@@ -64,7 +83,7 @@ class Revealed:
 
 
 def unmasking(
-    predictor: Predictor,
+    predictor: TokenModel,
     shape: tuple[int, ...],
     condition: Float[Tensor, "batch factor row"],
     sampler: Unmask = TWELVE,
@@ -93,7 +112,7 @@ def check_shape(shape: tuple[int, ...]) -> None:
 # Gradients are off here and not in `unmasking`: a generator would switch them off for its reader.
 @torch.no_grad()
 def _further(
-    predictor: Predictor, seen: Revealed, condition: Tensor, sampler: Unmask, seeds: Tensor
+    predictor: TokenModel, seen: Revealed, condition: Tensor, sampler: Unmask, seeds: Tensor
 ) -> Revealed:
     """Take the next step."""
     step, hidden = seen.step + 1, seen.hidden
@@ -102,8 +121,7 @@ def _further(
     # From the least sure to the surest: those that stay hidden, those to reveal, those known.
     reveal = slice(sampler.left(step, places), sampler.left(step - 1, places))
     if seen.tokens.dim() == 3:
-        assert isinstance(output, Tensor)
-        drawn, sure = _codes(output.flatten(1, 2), sampler, step, seeds)
+        drawn, sure = _codes(_logits(output).flatten(1, 2), sampler, step, seeds)
         now = _order(sure, hidden)[:, reveal]
         shown = seen.tokens.flatten(1).scatter(1, now, at(drawn, now))
     else:
@@ -115,6 +133,12 @@ def _further(
         shown = seen.tokens.flatten(2).scatter(2, index, value)
     covered = hidden.flatten(1).scatter(1, now, False)
     return Revealed(step, shown.view_as(seen.tokens), covered.view_as(hidden))
+
+
+def _logits(output: Tensor | GaussianMixture) -> Tensor:
+    if isinstance(output, GaussianMixture):
+        raise ValueError("ids come from logits; the model predicts a mixture of Gaussians")
+    return output
 
 
 def _order(sure: Tensor, hidden: Tensor) -> Int[Tensor, "batch token"]:
@@ -136,21 +160,27 @@ def _codes(
     return drawn, sure + sampler.noise * (1 - step / sampler.steps) * chance[..., -1]
 
 
-def _draws(output: Tensor | Mixed, tokens: Tensor, step: int, seeds: Tensor) -> Tensor:
+def _draws(output: Tensor | GaussianMixture, tokens: Tensor, step: int, seeds: Tensor) -> Tensor:
     """Return unit noise for each token: for the order, its value, and its component if any."""
-    components = output.log_weights.shape[-1] if isinstance(output, Mixed) else 0
+    components = output.log_weights.shape[-1] if isinstance(output, GaussianMixture) else 0
     shape = (tokens.shape[2:].numel(), 1 + tokens.shape[1] + components)
     return seeded_noise(seeds, shape, step=step, dtype=torch.float64)
 
 
 def _latents(
-    predictor: Predictor, output: Tensor | Mixed, draws: Tensor, now: Tensor, sampler: Unmask
+    predictor: TokenModel,
+    output: Tensor | GaussianMixture,
+    draws: Tensor,
+    now: Tensor,
+    sampler: Unmask,
 ) -> Float[Tensor, "batch chosen latent"]:
     """Draw a value for each of the tokens to reveal."""
     if sampler.temperature != 1:
         raise ValueError(f"latents are drawn at a temperature of 1; got {sampler.temperature}")
-    if isinstance(output, Mixed):
-        return from_mixture(Mixed(*(at(part.flatten(1, 2), now) for part in output)), draws)
+    if isinstance(output, GaussianMixture):
+        return from_mixture(
+            GaussianMixture(*(at(part.flatten(1, 2), now) for part in output)), draws
+        )
     head = getattr(predictor, "head", None)
     if head is None:
         raise ValueError("latents come from a mixture or a diffusion head; the model has neither")
@@ -160,7 +190,7 @@ def _latents(
 def at(
     value: Shaped[Tensor, " batch token *feature"], index: Int[Tensor, "batch chosen"]
 ) -> Shaped[Tensor, " batch chosen *feature"]:
-    """Return what is said of some tokens of each image."""
+    """Return the values of some tokens of each image."""
     index = index.reshape(*index.shape, *[1] * (value.dim() - 2))
     return value.gather(1, index.expand(-1, -1, *value.shape[2:]))
 
@@ -171,7 +201,7 @@ def gumbel(normal: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
 
 
 def from_mixture(
-    mixed: Mixed, draws: Float[Tensor, "batch chosen draw"]
+    mixed: GaussianMixture, draws: Float[Tensor, "batch chosen draw"]
 ) -> Float[Tensor, "batch chosen latent"]:
     """Draw a value from each mixture, by given unit noise: of the value, then of the component."""
     latent = mixed.means.shape[-1]
@@ -198,17 +228,17 @@ def from_head(
 
 
 @dataclass(frozen=True)
-class UnmaskingGenerator(BySeeds):
+class UnmaskingGenerator(SeededGenerator):
     """Tokens of one shape, revealed step by step: ids, or latents in the dtype of the condition.
 
     Makes a Generator of a masked model.
     """
 
-    predictor: Predictor
+    predictor: TokenModel
     shape: tuple[int, ...]
     sampler: Unmask = TWELVE
     batch: int = 256
-    watch: Drawn = unwatched
+    watch: Progress = unwatched
 
     def __post_init__(self) -> None:
         super().__post_init__()

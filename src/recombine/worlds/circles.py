@@ -14,7 +14,8 @@ from torch import Tensor
 
 from recombine.draw import bits, uniform, whole
 from recombine.render.raster import CIRCLE, blurred, centres_inside, coverage, flat_scenes, painted
-from recombine.scene import Composition, Factor, Scenes, compositions, concept_rows
+from recombine.scene import Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.split import Split
 
 BLUR = 1.0
 """Width of the blur of the circle's edge, in pixels."""
@@ -35,7 +36,7 @@ class Circles:
     size: int = 32
     colour_separation: float = 0.4
     size_separation: float = 0.4
-    among: tuple[Composition, ...] = ()
+    among: tuple[Concepts, ...] = ()
     spread: float = 1.0
     noise: float = 1e-3
     smooth: bool = False
@@ -86,6 +87,14 @@ class Circles:
         share = inside(scenes, self.size, extent).to(scenes.position.dtype)
         image = painted(blurred(share, BLUR), scenes)
         return (image + self.noise * _noise(scenes.backdrop[:, 0], image)).clamp(0, 1)
+
+
+CIRCLES = Split(
+    "circles",
+    Circles.factors,
+    seen=tuple(which for which in compositions(Circles.factors) if which != ("blue", "small")),
+)
+"""Seen are red circles of both sizes and big blue ones: blue and small do not meet."""
 
 
 def _noise(

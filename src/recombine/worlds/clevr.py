@@ -11,13 +11,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from recombine.draw import uniform, whole
-from recombine.render.camera import directions, look_at, project
+from recombine.render.camera import directions, look_at
 from recombine.render.engine import picture, visible
 from recombine.render.solids import solids
 from recombine.render.stage import FAR, LAMP_POSITIONS, Stage
 from recombine.scene import (
     SHAPES,
-    Composition,
+    Concepts,
     Factor,
     Scenes,
     compositions,
@@ -48,7 +48,7 @@ MOST = 12
 SHOWN = ((64, 11), (128, 43))
 
 # Draw numbers: one block per object (attributes, then places to try), and one for the view.
-# An attempt at a scene is a scene number of its own, far beyond those that are asked for.
+# An attempt at a scene is a scene number of its own, far beyond those of any stream.
 _PER_OBJECT, _VIEW, _PER_ATTEMPT = 128, 1 << 20, 1 << 40
 
 
@@ -57,14 +57,14 @@ class Clevr:
     """Scenes with `objects` from the first to the second number, each composition from `among`.
 
     Jitter moves camera and lamps as in CLEVR_v1.0. The margin keeps objects apart along the four
-    image directions; 11 and 12 objects only fit without it, so there it is never asked for.
+    image directions; 11 and 12 objects only fit without it, so they never have it.
     """
 
     size: int = 128
     objects: tuple[int, int] = (3, 10)
     jitter: bool = False
     margin: bool = True
-    among: tuple[Composition, ...] = ()
+    among: tuple[Concepts, ...] = ()
 
     name: ClassVar[str] = "clevr"
     factors: ClassVar[tuple[Factor, ...]] = (
@@ -77,7 +77,7 @@ class Clevr:
     def __post_init__(self) -> None:
         least, most = self.objects
         if not 0 <= least <= most <= MOST:
-            raise ValueError(f"a clevr scene holds 0 to {MOST} objects; asked for {least}-{most}")
+            raise ValueError(f"a clevr scene holds 0 to {MOST} objects; got {least}-{most}")
         if self.size < 1:
             raise ValueError(f"an image has a side of at least 1 pixel; got {self.size}")
         concept_rows(self.factors, self.among)
@@ -91,7 +91,7 @@ class Clevr:
                 number = int(index[pending[0]])
                 raise ValueError(
                     f"scene {number} of seed {seed}: {self.objects[1]} objects were not placed in "
-                    f"{ATTEMPTS} attempts; ask for fewer objects, or drop the margin"
+                    f"{ATTEMPTS} attempts; use fewer objects, or margin=False"
                 )
             proposed, good = self._proposed(index[pending], seed, attempt, at_once)
             good = good.reshape(len(pending), at_once)
@@ -123,7 +123,7 @@ class Clevr:
     def _placed(
         self, index: Int[Tensor, " batch"], seed: int, tried: Int[Tensor, " batch"]
     ) -> tuple[Scenes, Bool[Tensor, " batch"]]:
-        """Draw objects and put them where they keep their distance; say where that failed."""
+        """Draw objects and put them where they keep their distance; return where that worked."""
         least, most = self.objects
         slot = torch.arange(most, device=index.device)
         view = torch.tensor(_VIEW, device=index.device)
@@ -206,12 +206,7 @@ def stage(scenes: Scenes) -> Stage:
     return Stage(view, rows, owner)
 
 
-def places(scenes: Scenes) -> tuple[Float[Tensor, "batch object 2"], Float[Tensor, "batch object"]]:
-    """Return where in the image each centre is ([0, 1], x right, y down), and its depth."""
-    return project(look_at(scenes.camera, torch.zeros_like(scenes.camera)), scenes.position)
-
-
 def shows(scenes: Scenes, side: int, least: int) -> Bool[Tensor, " batch"]:
-    """Say in which scenes every object shows at least so many pixels at this image side."""
+    """Return in which scenes every object shows at least so many pixels at this image side."""
     pixels = visible(stage(scenes), side, scenes.present.shape[1])
     return ((pixels >= least) | ~scenes.present).all(dim=1)

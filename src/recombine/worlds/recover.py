@@ -1,4 +1,4 @@
-"""Where CLEVR's camera stood, from what its files say of the objects.
+"""Where CLEVR's camera stood, from what its files record of the objects.
 
 The generator moves its camera by up to half a unit and does not record where to. It does record
 each object's depth (exactly), pixel (rounded) and the camera's direction on the floor (exactly).
@@ -32,18 +32,18 @@ def recovered_eye(
 ) -> Float[Tensor, "3"]:
     """Return the camera within the generator's jitter that explains depths, pixels, direction.
 
-    One object leaves it open: fewer than two give the base camera.
+    One object does not determine it: fewer than two give the base camera.
     """
     base = np.array(EYE)
     if len(position) < 2:
         return torch.tensor(EYE)
-    points, told = position.double().numpy(), pixels.double().numpy()
+    points, recorded = position.double().numpy(), pixels.double().numpy()
 
     def misfit(shift: NDArray[np.float64], *, by_pixel: bool = True) -> NDArray[np.float64]:
         place, depth, forward = _projected(base + shift, points, image)
-        off = [(depth - told[:, 2]) / EXACT]
+        off = [(depth - recorded[:, 2]) / EXACT]
         if by_pixel:
-            off.append((place - told[:, :2]).ravel() / ROUNDED)
+            off.append((place - recorded[:, :2]).ravel() / ROUNDED)
         if behind is not None:
             flat = forward[:2] / np.hypot(*forward[:2])
             off.append((flat - np.array(behind[:2])) / EXACT)
@@ -51,7 +51,7 @@ def recovered_eye(
 
     found = _settled(misfit)
     place, _, _ = _projected(base + found, points, image)
-    if np.abs(place - told[:, :2]).max() > STRAY:
+    if np.abs(place - recorded[:, :2]).max() > STRAY:
         # Pixels of an image of another size: what is exact decides alone.
         found = _settled(partial(misfit, by_pixel=False))
     return torch.tensor(base + found, dtype=torch.float32)

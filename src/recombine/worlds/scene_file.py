@@ -1,7 +1,7 @@
 """Scenes on disk, in CLEVR's own schema.
 
 What the original generator writes loads unchanged. We add what it does not record: the camera and
-the lamps, and for the other worlds actual values beside the names. Numbers are written in full, so
+the lamps, and for the other worlds exact values beside the names. Numbers are written in full, so
 that a file reads back to the same scenes.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recombine.render.camera import directions, look_at
+from recombine.render.camera import directions, look_at, places
 from recombine.render.stage import LAMP_POSITIONS
 from recombine.scene import MATERIALS, SHAPES, Factor, Scenes, World
 from recombine.worlds import clevr
@@ -99,7 +99,7 @@ def _objects(scene: Scenes, world: World) -> list[dict[str, Any]]:
 
 def _solid_entries(scenes: Scenes, size: int) -> list[dict[str, Any]]:
     """Return what CLEVR derives from a scene: pixels, directions and relationships."""
-    place, depth = clevr.places(scenes)
+    place, depth = places(scenes)
     axes = directions(look_at(scenes.camera, torch.zeros_like(scenes.camera)))
     entries = []
     for number in range(len(scenes)):
@@ -132,7 +132,8 @@ class _Reader:
     """One scene of a file; every complaint names the scene and the object."""
 
     def __init__(self, entry: object, number: int, world: World) -> None:
-        self.entry, self.world, self.where = entry, world, f"scene {number}"
+        self.world, self.where = world, f"scene {number}"
+        self.entry = _mapping(entry, self.where)
         self.objects = _list(_entry(entry, "objects", self.where), f"{self.where}: objects")
         if len(self.objects) > MOST_OBJECTS:
             raise ValueError(
@@ -168,10 +169,10 @@ class _Reader:
 
     def _object(self, number: int) -> dict[str, Any]:
         entry, where = self.objects[number], f"{self.where}, object {number}"
-        shape = _named(_entry(entry, "shape", where), Factor("shape", SHAPES), where)
+        shape = _concept(_entry(entry, "shape", where), Factor("shape", SHAPES), where)
         material = _entry(entry, "material", where)
         concepts = [
-            _named(_entry(entry, SPELLING.get(f.name, f.name), where), f, where)
+            _concept(_entry(entry, SPELLING.get(f.name, f.name), where), f, where)
             for f in self.world.factors
         ]
         names = {f.name: f.concepts[c] for f, c in zip(self.world.factors, concepts, strict=True)}
@@ -186,14 +187,13 @@ class _Reader:
             "rotation": _numbers([_entry(entry, "rotation", where)], 1, f"{where}: rotation")[0],
             "colour": _numbers(colour, 3, f"{where}: rgb"),
             "shape": shape,
-            "material": _named(material, Factor("material", MATERIALS), where),
+            "material": _concept(material, Factor("material", MATERIALS), where),
             "concepts": concepts,
         }
 
     def _view(self, position: Tensor, image: tuple[int, int]) -> dict[str, Tensor]:
         """Return camera, lamps and backdrop: as recorded, or as they must have been."""
         entry = self.entry
-        assert isinstance(entry, Mapping)
         recorded = {
             name: torch.tensor(
                 [_numbers(row, 3, f"{self.where}: {name}") for row in _list(entry[name], name)]
@@ -214,7 +214,6 @@ class _Reader:
         return view | {"camera": eye}
 
     def _recovered(self, position: Tensor, image: tuple[int, int]) -> Tensor:
-        assert isinstance(self.entry, Mapping)
         pixels = [
             _numbers(
                 _entry(entry, "pixel_coords", f"{self.where}, object {number}"),
@@ -230,12 +229,17 @@ class _Reader:
         return recovered_eye(position, torch.tensor(pixels).reshape(-1, 3), behind, image)
 
 
-def _entry(data: object, key: str, where: str) -> Any:
+def _mapping(data: object, where: str) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise ValueError(f"{where} is not a JSON object")
-    if key not in data:
+    return data
+
+
+def _entry(data: object, key: str, where: str) -> Any:
+    entries = _mapping(data, where)
+    if key not in entries:
         raise ValueError(f"{where} has no {key!r}")
-    return data[key]
+    return entries[key]
 
 
 def _list(data: object, where: str) -> list[Any]:
@@ -244,7 +248,7 @@ def _list(data: object, where: str) -> list[Any]:
     return data
 
 
-def _named(value: object, factor: Factor, where: str) -> int:
+def _concept(value: object, factor: Factor, where: str) -> int:
     try:
         return factor.index(str(value))
     except ValueError as error:
@@ -253,13 +257,11 @@ def _named(value: object, factor: Factor, where: str) -> int:
 
 def _numbers(value: object, length: int, where: str) -> list[float]:
     """Return a list of finite numbers of a known length."""
-    good = (
+    if not (
         isinstance(value, list)
         and len(value) == length
         and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
         and all(math.isfinite(v) and abs(v) < 1e6 for v in value)
-    )
-    if not good:
+    ):
         raise ValueError(f"{where}: expected {length} finite numbers; got {value!r}")
-    assert isinstance(value, list)
     return [float(v) for v in value]

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from recombine.draw import uniform, whole
 from recombine.render.raster import coverage, flat_scenes, painted
-from recombine.scene import SHAPES, Composition, Factor, Scenes, compositions, concept_rows
+from recombine.scene import SHAPES, Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.split import one_change
 
-# What the papers' code feeds at generation; its property file says 2.7 for large.
+# The papers' code uses these to generate images; its property file has 2.7 for large.
 SIZES = {"large": 2.6, "small": 1.6}
 COLOURS = {"red": (0.9, 0.1, 0.1), "blue": (0.1, 0.1, 0.9)}
 EXTENT = 5.0
@@ -35,7 +36,7 @@ class Shapes2D:
     """
 
     size: int = 28
-    among: tuple[Composition, ...] = ()
+    among: tuple[Concepts, ...] = ()
     shapes: tuple[str, ...] = ("circle", "triangle")
     size_jitter: float = 0.1
     colour_jitter: float = 0.05
@@ -63,8 +64,8 @@ class Shapes2D:
         )
 
     @property
-    def still(self) -> "Shapes2D":
-        """The same with every shape in the middle of its image."""
+    def fixed_position(self) -> "Shapes2D":
+        """The same world with every shape in the middle of its image."""
         return replace(self, place_jitter=0.0)
 
     def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
@@ -99,9 +100,13 @@ class Shapes2D:
         return painted(coverage(scenes, self.size, EXTENT), scenes)
 
 
+BINARY = one_change("binary", Shapes2D().factors)
+"""Three binary factors, digits (shape, size, colour): 000, 001, 010 and 100 are seen."""
+
+
 @dataclass(frozen=True)
 class FewShapes2D(Shapes2D):
-    """The same, of so many `images` in all, drawn again and again, as the papers' code does.
+    """Shapes2D with so many `images` in all, drawn again and again, as the papers' code does.
 
     How many they had is not known; its defaults hint at 1,500 for each of four compositions.
     """

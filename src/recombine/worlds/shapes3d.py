@@ -17,7 +17,8 @@ from recombine.render.camera import look_at
 from recombine.render.engine import picture
 from recombine.render.solids import solids
 from recombine.render.stage import LAMP_POSITIONS, LOOK, Stage
-from recombine.scene import SHAPES, Composition, Factor, Scenes, compositions, concept_rows
+from recombine.scene import SHAPES, Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.split import Split, at_most_one
 
 HUES = (
     "red", "orange", "yellow", "lime", "green", "cyan", "blue", "indigo", "purple", "magenta",
@@ -38,7 +39,7 @@ class Shapes3D:
     """One object in a room, its composition from `among`; every other factor uniform."""
 
     size: int = 64
-    among: tuple[Composition, ...] = ()
+    among: tuple[Concepts, ...] = ()
 
     name: ClassVar[str] = "shapes3d"
     factors: ClassVar[tuple[Factor, ...]] = (
@@ -65,6 +66,17 @@ class Shapes3D:
     def image(self, scenes: Scenes) -> Float[Tensor, "batch 3 height width"]:
         """Return what the scenes look like."""
         return picture(stage(scenes), self.size, INDOORS)
+
+
+_OUT = {"hue": HUES[6:], "shape": ("sphere",), "scale": SCALES[6:]}
+_CAPSULES = tuple(which for which in compositions(Shapes3D.factors) if "capsule" in which)
+SHAPES3D_240 = Split(
+    "shapes3d_240",
+    Shapes3D.factors,
+    seen=tuple(which for which in at_most_one(Shapes3D.factors, _OUT) if which not in _CAPSULES),
+    left_out=_CAPSULES,
+)
+"""Ten hues, three shapes, eight scales: out are blue to magenta, spheres, the two largest."""
 
 
 def rooms(

@@ -1,34 +1,33 @@
-"""Trained weights that come with the package, each beside the record of its run.
+"""Trained weights that come with the package, with the facts of the run they are from.
 
 NAME.safetensors holds the averaged weights in half precision as a checkpoint, so that whatever
-can be asked of a run can be asked of them; NAME.json is the record.
+can be measured of a run can be measured of them. Its facts name the study, the cell and the seed,
+and hold the numbers that other chapters need; all others stand in the table of results.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from recombine.checkpoint import LEARNED_FROM, Checkpoint, unpack_average
+from recombine.checkpoint import Checkpoint, digest_of, unpack_average
+from recombine.measurement import Measurement
 from recombine.models.detector import Detector, DetectorReader
 from recombine.models.probe import Probe, ProbeReader
-from recombine.reader import Found
-from recombine.report.files import naming, write_bytes
-from recombine.report.record import Record
+from recombine.report.files import naming
 from recombine.report.words import nearest
 
 Filled = TypeVar("Filled", bound=nn.Module)
 
 FOLDER = Path(__file__).parent
 """Where the weights lie."""
-LARGEST, LARGEST_TOTAL = 8_000_000, 80_000_000
-"""Bytes of one file of weights and of all, so that the repository stays light to clone."""
-DETECTOR = "detector"
+LARGEST = 8_000_000
+"""Bytes of one file, so that the repository stays light to clone."""
+PREFIX = "zoo:"
+READERS = ("detector", "probe")
 
 
 def names(folder: Path | None = None) -> list[str]:
@@ -40,12 +39,8 @@ def path(name: str, folder: Path | None = None) -> Path:
     """Return the file of these weights, or say which there are."""
     known = names(folder)
     if name not in known:
-        there = (
-            f"is not one of {', '.join(known)}"
-            if known
-            else "is not there: no weights are shipped yet"
-        )
-        raise ValueError(f"zoo:{name} {there}{nearest(name, known)}")
+        there = f"is not one of {', '.join(known)}" if known else "is not there: the zoo is empty"
+        raise ValueError(f"{PREFIX}{name} {there}{nearest(name, known)}")
     return (folder or FOLDER) / f"{name}.safetensors"
 
 
@@ -54,57 +49,62 @@ def load(name: str, folder: Path | None = None) -> Checkpoint:
     return Checkpoint.load(path(name, folder))
 
 
-def record(name: str, folder: Path | None = None) -> Record:
-    """Read the record of the run that the weights are from."""
-    return Record.load(path(name, folder).with_suffix(".json"))
+def measured(name: str, measurement: str) -> Measurement:
+    """Return a number that was measured of these weights when they were shipped."""
+    known = load(name).facts["measured"]
+    if measurement not in known:
+        raise ValueError(f"{PREFIX}{name} has no {measurement}; it has {', '.join(known)}")
+    return Measurement(*known[measurement])
 
 
-def ship(checkpoint_path: Path, record_path: Path, name: str, folder: Path | None = None) -> Path:
-    """Pack the averaged weights of a checkpoint, with its record, and return their file."""
-    checkpoint, record = Checkpoint.load(checkpoint_path), Record.load(record_path)
-    _refuse_other(record, record_path, checkpoint.facts)
-    packed = Checkpoint(_halved(checkpoint.tensors), _without_stream(checkpoint.facts))
+@cache
+def digest(name: str) -> str:
+    """Return the fingerprint of the weights alone: what is trained on them depends on it."""
+    return digest_of(load(name).tensors).hex()
+
+
+def ship(
+    checkpoint: Checkpoint,
+    measured: Mapping[str, Measurement],
+    name: str,
+    folder: Path | None = None,
+) -> Path:
+    """Pack the averaged weights of a checkpoint, with some of its numbers; return their file."""
+    values = {key: [m.value, m.low, m.high, m.n] for key, m in measured.items()}
+    packed = Checkpoint(
+        _halved(checkpoint.tensors), {**_of_run(checkpoint.facts), "measured": values}
+    )
     if (size := len(packed.content)) > LARGEST:
         raise ValueError(f"{name} takes {size:,} bytes; weights in the zoo take {LARGEST:,}")
     target = (folder or FOLDER) / f"{name}.safetensors"
     packed.save(target)
-    write_bytes(target.with_suffix(".json"), record_path.read_bytes())
     return target
 
 
-@dataclass(frozen=True)
-class ShippedDetector:
-    """The reader of CLEVR-like images with its shipped weights, on whichever device images are."""
-
-    path: Path
-    threshold: float = DetectorReader.threshold
-
-    def __call__(self, images: Float[Tensor, "batch 3 height width"]) -> Found:
-        """Return what is in the images, on their device."""
-        return replace(_read(self.path, images.device), threshold=self.threshold)(images)
+def reader(name: str, device: torch.device) -> Any:
+    """Return a shipped reader of images on a device: it is read from disk once."""
+    if name not in READERS:
+        raise ValueError(f"reader {name!r} is not one of {', '.join(READERS)}")
+    return detector(device=device) if name == "detector" else probe(device)
 
 
-def detector(folder: Path | None = None) -> ShippedDetector:
-    """Return the shipped reader; what is wrong with its weights is said at once."""
-    reader = ShippedDetector(path(DETECTOR, folder))
-    _read(reader.path, torch.device("cpu"))
-    return reader
+def detector(folder: Path | None = None, device: torch.device | str = "cpu") -> DetectorReader:
+    """Return the shipped reader of CLEVR-like images."""
+    return _detector(path("detector", folder), torch.device(device))
 
 
 # What is kept must do for gradients, whoever asks for it first.
 @cache
 @torch.inference_mode(False)
-def probe(name: str, of: Probe, device: torch.device) -> ProbeReader:
-    """Return a shipped reader of single objects on a device; it is read from disk once."""
-    return ProbeReader(filled(of.build(), path(name)).to(device), of)
-
-
-# What is kept must do for gradients, whoever asks for it first.
-@cache
-@torch.inference_mode(False)
-def _read(path: Path, device: torch.device) -> DetectorReader:
-    """Return the reader on a device; it is read from disk once."""
+def _detector(path: Path, device: torch.device) -> DetectorReader:
     return DetectorReader(filled(Detector().build(), path).to(device))
+
+
+@cache
+@torch.inference_mode(False)
+def probe(device: torch.device) -> ProbeReader:
+    """Return the shipped reader of Shapes2D."""
+    return ProbeReader(filled(Probe().build(), path("probe")).to(device), Probe())
 
 
 def filled(network: Filled, path: Path) -> Filled:
@@ -114,9 +114,9 @@ def filled(network: Filled, path: Path) -> Filled:
     return network.eval()
 
 
-def _without_stream(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out where the data had got to: nobody goes on training from here."""
-    return {name: value for name, value in facts.items() if name != "stream"}
+def _of_run(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what only going on with the training would need."""
+    return {name: value for name, value in facts.items() if name not in ("stream", "metrics")}
 
 
 def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -131,16 +131,3 @@ def _halved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if not found:
         raise ValueError("the checkpoint holds no averaged weights")
     return found
-
-
-def _refuse_other(record: Record, path: Path, facts: Mapping[str, Any]) -> None:
-    """Raise unless the record is of the run that the facts tell of."""
-    # Questions may have been put anew since; what the weights were learned from may not differ.
-    parts = {name: f"{name}={facts['experiment'][name]}" for name in LEARNED_FROM}
-    differing = [name for name, part in parts.items() if part not in record.experiment]
-    if f" {facts['name']}:{facts['variant']} " not in record.command:
-        differing.append("command")
-    if record.seed != facts["seed"]:
-        differing.append("seed")
-    if differing:
-        raise ValueError(f"{path} is of another run: it differs in {', '.join(differing)}")

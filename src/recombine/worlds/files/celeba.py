@@ -15,14 +15,8 @@ from jaxtyping import Bool, Float, Int
 from PIL import Image
 from torch import Tensor
 
-from recombine.scene import (
-    Composition,
-    Factor,
-    Scenes,
-    composition_number,
-    compositions,
-    concept_rows,
-)
+from recombine.scene import Concepts, Factor, Scenes, composition_number, compositions, concept_rows
+from recombine.split import one_change
 from recombine.worlds.files.folder import (
     Format,
     all_there,
@@ -42,12 +36,8 @@ FACTORS = (
     Factor("smile", ("smiling", "not smiling")),
     Factor("hair", ("black", "blond")),
 )
-SEEN: tuple[Composition, ...] = (
-    ("female", "smiling", "black"),
-    ("female", "smiling", "blond"),
-    ("female", "not smiling", "black"),
-    ("male", "smiling", "black"),
-)
+CELEBA = one_change("celeba", FACTORS)
+"""Seen are black-haired smiling women and every single change of them: four of eight."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class CelebA:
     folder: Path = field(repr=False)
     part: str = "train"
     size: int = 48
-    among: tuple[Composition, ...] = SEEN
+    among: tuple[Concepts, ...] = CELEBA.seen
     tested: tuple[int, int] = (10_000, 100)
 
     name: ClassVar[str] = "celeba"
@@ -102,7 +92,7 @@ class CelebA:
             concepts, haired = _concepts(marks)
             kept = self._mine(concepts, haired).nonzero().squeeze(1)
             if not len(kept):
-                raise ValueError(f"no face of the {self.part} part has an asked composition")
+                raise ValueError(f"no face of the {self.part} part is of a wanted composition")
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
         chosen = [names[each] for each in kept.tolist()]
@@ -112,14 +102,14 @@ class CelebA:
     def _mine(
         self, concepts: Int[Tensor, "face factor"], haired: Bool[Tensor, " face"]
     ) -> Bool[Tensor, " face"]:
-        """Say which faces are of this part and of an asked composition, class by class."""
+        """Return which faces are of this part and of a wanted composition, class by class."""
         number = composition_number(concepts, FACTORS)
-        asked = self.among or tuple(compositions(FACTORS))
+        wanted = self.among or tuple(compositions(FACTORS))
         mine = torch.zeros_like(haired)
-        for each in composition_number(concept_rows(FACTORS, asked), FACTORS).tolist():
-            alike = haired & (number == each)
-            first = alike.cumsum(0) <= self.tested[compositions(FACTORS)[each] not in SEEN]
-            mine |= alike & (first if self.part == "test" else ~first)
+        for each in composition_number(concept_rows(FACTORS, wanted), FACTORS).tolist():
+            same = haired & (number == each)
+            first = same.cumsum(0) <= self.tested[compositions(FACTORS)[each] not in CELEBA.seen]
+            mine |= same & (first if self.part == "test" else ~first)
         return mine
 
 

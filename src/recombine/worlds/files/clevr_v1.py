@@ -1,7 +1,7 @@
 """CLEVR_v1.0 as published: 480 x 320 PNGs and one scenes file per part (Johnson et al. 2017).
 
 Images are cut to the square in the middle and resized. Scenes keep their world positions. Scenes
-with an object whose centre would be cut away are left out, so that what is told is what is shown.
+with an object whose centre would be cut away are left out, so that a condition matches its image.
 """
 
 from dataclasses import dataclass, field
@@ -13,8 +13,9 @@ from jaxtyping import Float, Int
 from PIL import Image
 from torch import Tensor
 
+from recombine.render.camera import places
 from recombine.scene import Factor, Scenes, concatenate
-from recombine.worlds.clevr import Clevr, places
+from recombine.worlds.clevr import Clevr
 from recombine.worlds.files.folder import (
     Format,
     all_there,
@@ -61,7 +62,7 @@ class ClevrV1:
         return len(self._listed)
 
     def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:
-        """Return the scenes of these images, all with room for the most objects asked for."""
+        """Return the scenes of these images, all with room for the most objects there are."""
         scenes = concatenate([self._scene(each) for each in number.tolist()])
         return scenes.padded(self.objects[1]).to(number.device)
 
@@ -87,7 +88,7 @@ class ClevrV1:
 
     @cached_property
     def _listed(self) -> list[dict[str, Any]]:
-        """Read what the scenes file says of the wanted scenes, and no more than is needed."""
+        """Read the entries of the wanted scenes, and no more of them than is needed."""
         folder, path = directory(self.folder, "images", self.part), self._path
         try:
             listed = [scene for scene in _whole(parsed(path)) if self._wanted(scene)]

@@ -41,7 +41,7 @@ class Format:
 
 
 def directory(folder: Path, *names: str) -> Path:
-    """Return a folder of the data set, or say that it is missing."""
+    """Return a folder of the data set; raise if it is missing."""
     path = folder.joinpath(*names)
     if not path.is_dir():
         raise ValueError(f"{path} is not a folder; {'/'.join(names) or 'the data set'} is missing")
@@ -63,7 +63,7 @@ def inside(folder: Path, root: Path, name: str) -> Path:
 
 
 def all_there(folder: Path, names: Sequence[object]) -> None:
-    """Say which of the listed pictures is missing from a folder, or listed twice."""
+    """Raise if a listed picture is missing from a folder, or listed twice."""
     there = {entry.name for entry in os.scandir(folder)}
     seen = set[str]()
     for name in names:
@@ -86,7 +86,7 @@ def text(path: Path) -> str:
 
 
 def parsed(path: Path) -> object:
-    """Return what a JSON file says."""
+    """Return the content of a JSON file."""
     try:
         return json.loads(text(path))
     except (json.JSONDecodeError, RecursionError) as error:

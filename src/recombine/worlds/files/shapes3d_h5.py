@@ -1,7 +1,7 @@
 """3dshapes.h5 as published: 480,000 images of one object in a room (Burgess and Kim 2018).
 
 In h5py's default layout each compressed chunk holds a few pixels of 15,000 images, so that one
-image costs 176 MiB of unpacking. Such a file is unpacked once, when the first image is asked for:
+image costs 176 MiB of unpacking. Such a file is unpacked once, when the first image is read:
 12 KiB of memory per image kept. A file with small chunks is read image by image.
 """
 
@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from recombine.scene import Composition, Factor, Scenes, composition_number, concept_rows
+from recombine.scene import Concepts, Factor, Scenes, composition_number, concept_rows
 from recombine.worlds.files.folder import unit
 from recombine.worlds.shapes3d import Shapes3D, rooms
 
@@ -43,14 +43,14 @@ class Shapes3DFile:
     """The images whose composition is from `among`; an empty `among` means all."""
 
     path: Path = field(repr=False)
-    among: tuple[Composition, ...] = ()
+    among: tuple[Concepts, ...] = ()
 
     name: ClassVar[str] = "shapes3d_h5"
     factors: ClassVar[tuple[Factor, ...]] = Shapes3D.factors
     size: ClassVar[int] = SIDE
 
     def __len__(self) -> int:
-        """Return how many images have an asked composition."""
+        """Return how many images have a composition from `among`."""
         return len(self._kept[0])
 
     def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:
@@ -68,16 +68,17 @@ class Shapes3DFile:
 
     @cached_property
     def _kept(self) -> tuple[Int[Tensor, " kept"], Int[Tensor, "kept 6"]]:
-        """Return the rows with an asked composition, and which value of each column they have."""
+        """Return the rows with a wanted composition, and which value of each column they have."""
         with self._opened() as file:
             places = self._places(file["labels"][:])
         concepts = places[:, CONTROLLED]
         row = torch.arange(len(places))
         if self.among:
-            asked = composition_number(concept_rows(Shapes3D.factors, self.among), Shapes3D.factors)
-            row = row[torch.isin(composition_number(concepts, Shapes3D.factors), asked)]
+            rows = concept_rows(Shapes3D.factors, self.among)
+            wanted = composition_number(rows, Shapes3D.factors)
+            row = row[torch.isin(composition_number(concepts, Shapes3D.factors), wanted)]
         if not len(row):
-            raise ValueError(f"{self.path}: no image has an asked composition")
+            raise ValueError(f"{self.path}: no image is of a wanted composition")
         return row, places[row]
 
     def _places(self, labels: np.ndarray) -> Int[Tensor, "image 6"]:

@@ -1,0 +1,55 @@
+"""Classification: the concept of every factor, in slightly noisy images.
+
+A probe has to read what models draw, so it does not see renders as they are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
+
+from recombine.denoiser import per_image, unit_noise
+from recombine.models.probe import Probe
+from recombine.scene import Scenes
+
+
+def concepts(scenes: Scenes) -> Int[Tensor, "batch factor"]:
+    """Write the number of the concept of each factor of the first object."""
+    return scenes.concepts[:, 0]
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Cross-entropy, a mean over factors; every image has noise of its own strength up to `noise`.
+
+    `counts` are how many concepts each factor has.
+    """
+
+    counts: tuple[int, ...] = tuple(Probe().counts)
+    noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.noise < float("inf"):
+            raise ValueError(f"noise is finite and not negative; got {self.noise}")
+
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """Return the model to be trained: the network itself."""
+        return network
+
+    def __call__(
+        self,
+        denoiser: Callable[..., Tensor],
+        image: Float[Tensor, "batch 3 height width"],
+        condition: Shaped[Tensor, "batch factor"],
+        *,
+        generator: torch.Generator,
+    ) -> Float[Tensor, ""]:
+        """Return the loss of one batch; the "denoiser" is a probe, the condition its targets."""
+        strength = torch.rand(len(image), generator=generator, device=generator.device)
+        strength = per_image(self.noise * strength.to(image), image)
+        logits = denoiser((image + strength * unit_noise(image, generator)).clamp(0, 1)).float()
+        parts = zip(logits.split(list(self.counts), dim=1), condition.unbind(dim=1), strict=True)
+        return torch.stack([F.cross_entropy(part, true) for part, true in parts]).mean()

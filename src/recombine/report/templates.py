@@ -1,0 +1,85 @@
+"""The tables of README and docs by name; a page says <!-- table: NAME -->."""
+
+from recombine.report.queries import Cells, Choice, Correlations, Numbers, Papers, Query, Suffixes
+
+READ = ("exact_count", "precision", "recall")
+NAMED = ("shape_accuracy", "colour_accuracy", "size_accuracy", "material_accuracy")
+RISES = ("bump_share", "bump_share@5%", "bump_median")
+LAWS = ("lcs_residual", "coupling", "leak", "levels_with_lcs", "influence_residual", "cosine")
+BENCHES = (
+    *("render_cpu", "render_h200", "train_h200", "sample_h200", "local_h200", "local_cpu"),
+    *("locality_h200", "linear_h200", "linear_cpu"),
+)
+
+# Of one training, the sampling that the study declared is counted: not the same weights twice.
+ONCE = ("list_all-local-guided/*",)
+# The runs that were made after the question had been put again, with the rule for the answer.
+AGAIN = ("*/seed2", "*-channels/*", "*-one/*", "*-one-*", "*-up_to_5*")
+CHOICES = {
+    "the last of every run": Choice(without=ONCE),
+    "without the local networks": Choice(without=("*-local*",)),
+    "only runs made after the question was put again": Choice(AGAIN, ONCE),
+    "all milestones of every run": Choice(without=ONCE, milestones=True),
+}
+
+
+def by_level(name: str) -> tuple[str, ...]:
+    """Return the names of a measurement at levels 0 to 2."""
+    return tuple(f"{name}@level{level}" for level in range(3))
+
+
+TEMPLATES: dict[str, Query] = {
+    "length": Cells(
+        ("length",),
+        ("k_max", "success@3", "success@6", "success@9", "success@12", "hit_rate@12"),
+        axes=("objects",),
+        each=("k_max",),
+        compared=("k_max",),
+    ),
+    "locality": Cells(
+        ("length",),
+        (
+            *("conditional_locality", "conditional_locality_moved", "leak", "pixel_locality"),
+            "k_max",
+        ),
+        each=("k_max",),
+        needed="conditional_locality",
+    ),
+    "locality_correlation": Correlations(
+        ("length",), ("conditional_locality", "beyond_objects"), CHOICES
+    ),
+    "laws": Suffixes(("laws",), LAWS, what="law"),
+    "swing_by": Cells(("swing_by:two_concepts*",), (*RISES, "training_monotone_share", "descents")),
+    "swing_by_figures": Cells(
+        ("swing_by:figure*",),
+        ("bump_share", "descents", "weak_unlearned_share", "lost_share", "authors_descents"),
+    ),
+    "swing_by_networks": Cells(("swing_by_networks",), ("in_order_share", *RISES)),
+    "phase_diagram": Numbers(("phase_diagram",), ("bump_share*",)),
+    "concept_space": Cells(
+        ("concept_space:0.*",),
+        (
+            *("concept_mse_rise", "concept_mse", "blue_lowest", "colour_seen_first"),
+            *("slow_down_explained", "slow_down_explained_by_log"),
+        ),
+        compared=("concept_mse_rise",),
+    ),
+    "toy": Numbers(("toy:denoising",), ("relative_error*",)),
+    "circles": Numbers(("circles:all_seen",)),
+    "readers": Cells(
+        ("readers:detector", "fidelity:detector", "readers:probe*"),
+        (*READ, *NAMED, *by_level("accuracy"), "accuracy_noisy"),
+    ),
+    "tokenizers": Cells(
+        ("tokenizers",),
+        ("psnr@level0", "psnr@level1", "psnr@level2", "codes_used", "latent_spread"),
+    ),
+    "objectives": Cells(
+        ("objectives",),
+        tuple(f"accuracy_late@level{level}" for level in range(3)),
+        each=tuple(f"accuracy_late@level{level}" for level in range(3)),
+    ),
+    "papers": Papers(),
+    "fidelity": Numbers(("fidelity:renderer",)),
+    **{f"speed_{name}": Numbers((f"bench:{name}",)) for name in BENCHES},
+}

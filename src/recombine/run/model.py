@@ -1,0 +1,179 @@
+"""A trained model: weights, the training they come from, and how it is sampled and measured."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from recombine import studies, zoo
+from recombine.checkpoint import Checkpoint, unpack_average
+from recombine.condition import EncodesPlaces
+from recombine.denoiser import Denoiser
+from recombine.draw import bits
+from recombine.measure import MEASURES
+from recombine.measure.subject import Findings, Measure, joined
+from recombine.measurement import Measurement
+from recombine.report.files import naming
+from recombine.report.words import nearest
+from recombine.run.devices import machine
+from recombine.run.plan import Plan, planned
+from recombine.run.state import checkpoints
+from recombine.sample.heun import Progress, unwatched
+from recombine.study import Cell
+from recombine.training import Training
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model, ready to be sampled and measured.
+
+    On a GPU the denoiser works in bf16; `plain` is the same one in the precision of its weights.
+    """
+
+    cell: Cell
+    denoiser: Denoiser
+    device: torch.device
+    seed: int = 0
+    watch: Progress = unwatched
+    plain: Denoiser | None = None
+
+    @property
+    def training(self) -> Training:
+        """What the weights were learned from."""
+        return self.cell.training
+
+    @property
+    def precise(self) -> Denoiser:
+        """The denoiser in the precision of its weights, for gradients and small differences."""
+        return self.denoiser if self.plain is None else self.plain
+
+    def reader(self, name: str) -> Any:
+        """Return a shipped reader of images: the detector or the probe."""
+        return zoo.reader(name, self.device)
+
+    def images(
+        self, condition: Float[Tensor, " batch *condition"], generator: torch.Generator
+    ) -> Float[Tensor, " batch *image"]:
+        """Draw one image per row of the condition."""
+        return self.training.view.back(self.drawn(condition, generator))
+
+    def drawn(
+        self, condition: Float[Tensor, " batch *condition"], generator: torch.Generator
+    ) -> Shaped[Tensor, " batch *seen"]:
+        """Draw what the model sees of one image per row of the condition."""
+        # A small batch stays in the cache of a CPU and moves the bar; a GPU wants a large one.
+        batch = 16 if self.device.type == "cpu" else 256
+        shape = self.training.shape
+        draw = self.cell.sampler.generator(self.denoiser, shape, batch, self.watch)
+        return draw(condition.to(self.device), generator)
+
+    def sample(
+        self, at: Sequence[tuple[float, float]], count: int = 1, seed: int = 0
+    ) -> Float[Tensor, "count 3 height width"]:
+        """Draw images with an object at each of these places: x right and y down, from 0 to 1."""
+        encode = self.training.conditioner.encode
+        if not isinstance(encode, EncodesPlaces):
+            raise ValueError("this model is not conditioned on places; there is no `at` for it")
+        place = torch.tensor([*at], dtype=torch.float32).reshape(1, -1, 2)
+        if not ((place >= 0) & (place <= 1)).all():
+            raise ValueError(f"x and y of a place are from 0 to 1; got {list(at)}")
+        # The far border still belongs to the image.
+        place = place.clamp(max=1 - 2**-24)
+        condition = encode.at(place, torch.ones(1, place.shape[1], dtype=torch.bool))
+        condition = condition.expand(count, *condition.shape[1:])
+        return self.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1).cpu()
+
+    def measure(self, what: str, **settings: Any) -> Mapping[str, Measurement]:
+        """Return every number of a measurement by name; settings are fields of it."""
+        chosen = configured(self.cell, what, settings)
+        return self.found((chosen,)).measurements
+
+    def found(self, measures: Sequence[Measure]) -> Findings:
+        """Measure, with the same random numbers each time: only the weights make a difference."""
+        with torch.no_grad():
+            generator = stream(self.seed, MEASURING, self.device)
+            return joined([measure(self, generator) for measure in measures])
+
+
+TRAINING, CONDITIONING, MEASURING = range(3)
+
+
+def stream(seed: int, purpose: int, device: torch.device) -> torch.Generator:
+    """Return a generator of its own for each purpose."""
+    key = bits(seed, torch.tensor([purpose]), torch.tensor(0))
+    return torch.Generator(device).manual_seed(int(key) & (2**63 - 1))
+
+
+def configured(cell: Cell, what: str, settings: Mapping[str, Any]) -> Measure:
+    """Return the measurement of this name as the cell declares it, or as it is by default."""
+    own = {measure.name: measure for measure in cell.measures}
+    if what not in own and what not in MEASURES:
+        known = ", ".join(dict.fromkeys([*own, *MEASURES]))
+        raise ValueError(
+            f"measurement {what!r} is not one of {known}{nearest(what, [*own, *MEASURES])}"
+        )
+    chosen: Any = own.get(what) or MEASURES[what]
+    names = [each.name for each in fields(chosen)]
+    for name, value in settings.items():
+        if name not in names:
+            raise ValueError(
+                f"{what} has no {name} to set (it has {', '.join(names)}); got {value}"
+            )
+    return replace(chosen, **settings)
+
+
+def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Progress = unwatched) -> Model:
+    """Return the model that the averaged weights of a checkpoint make."""
+    checkpoint = Checkpoint.load(path)
+    plan.check(checkpoint.facts, path)
+    cell = plan.trained
+    denoiser = cell.training.untrained(plan.seed, accelerator.device)
+    with naming(path):
+        unpack_average(checkpoint.tensors, denoiser)
+    # Convolutions are faster with the channels of a pixel side by side, on a CPU too.
+    denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    plain = denoiser.forward
+    denoiser = accelerator.prepare_model(denoiser.eval(), evaluation_mode=True)
+    return Model(cell, denoiser, accelerator.device, plan.seed, watch, plain)
+
+
+def plan_of(path: Path) -> Plan:
+    """Return the run that a checkpoint is from, as it is declared today."""
+    facts = Checkpoint.load(path).facts
+    try:
+        ((study, key),) = studies.chosen(f"{facts['study']}:{facts['cell']}")
+    except KeyError as error:
+        raise ValueError(f"{path} does not say which cell of which study it is from") from error
+    declared = studies.load(study)
+    return planned(study, declared, key, facts["seed"], facts["tiny"], facts["overrides"])
+
+
+def chosen_checkpoint(subject: str, seed: int = 0, out: Path = Path("runs")) -> Path:
+    """Return the file that is meant by zoo:NAME, STUDY:CELL, the folder of a run, or a file."""
+    if subject.startswith(zoo.PREFIX):
+        return zoo.path(subject.removeprefix(zoo.PREFIX))
+    place = Path(subject)
+    if place.is_file():
+        return place
+    if not place.exists() and (len(place.parts) > 1 or place.suffix):
+        raise ValueError(
+            f"{place} is not there; expected zoo:NAME, STUDY:CELL, a run's folder or a file"
+        )
+    if not place.is_dir():
+        study, key = studies.chosen(subject)[0]
+        place = planned(study, studies.load(study), key, seed).folder(out)
+    found = checkpoints(place) if place.is_dir() else []
+    if not found:
+        raise ValueError(f"{place} has no checkpoint; expected the folder of a run")
+    return found[0]
+
+
+def load(subject: str, device: torch.device | str = "cpu", seed: int = 0) -> Model:
+    """Return a trained model: "zoo:grid_all", the folder of a run, or a checkpoint's file."""
+    path = chosen_checkpoint(subject, seed)
+    return loaded(plan_of(path), path, machine(torch.device(device)))

@@ -1,0 +1,58 @@
+"""Trained models as measurements see them, put together by hand."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recombine import zoo
+from recombine.condition import Conditioner
+from recombine.models.probe import Probe
+from recombine.views import Unchanged
+
+CPU = torch.device("cpu")
+
+
+def training(**parts: Any) -> SimpleNamespace:
+    """What a model was trained on; only what a test is about is given."""
+    usual = {"conditioner": Conditioner(), "view": Unchanged(), "network": None, "objective": None}
+    return SimpleNamespace(**{**usual, **parts})
+
+
+def no_samples(condition: Tensor, generator: torch.Generator) -> Tensor:
+    raise AssertionError("this measurement samples nothing")
+
+
+def unused(*arguments: object) -> Tensor:
+    raise AssertionError("this measurement uses the denoiser in the other precision")
+
+
+@dataclass
+class Model:
+    """A subject: `draw` makes its images, `readers` stand in for the shipped ones."""
+
+    training: Any
+    denoiser: Callable[..., Any] = unused
+    precise: Callable[..., Any] = unused
+    draw: Callable[[Tensor, torch.Generator], Tensor] = no_samples
+    readers: Mapping[str, Any] = field(default_factory=dict)
+    device: torch.device = CPU
+    watched: list[tuple[float, int]] = field(default_factory=list)
+
+    def images(self, condition: Tensor, generator: torch.Generator) -> Tensor:
+        return self.draw(condition, generator)
+
+    def reader(self, name: str) -> Any:
+        return self.readers[name] if self.readers else shipped(name)
+
+    def watch(self, done: float, total: int) -> None:
+        self.watched.append((done, total))
+
+
+@cache
+def shipped(name: str) -> Any:
+    return zoo.detector() if name == "detector" else zoo.probe(name, Probe(), CPU)

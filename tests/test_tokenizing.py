@@ -1,0 +1,191 @@
+"""What a tokenizer keeps of images, and how much of its latents or codes is used."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from recombine import zoo
+from recombine.measure.subject import Findings
+from recombine.measure.tokenizing import (
+    Tokenizing,
+    codebook_alarm,
+    codebook_use,
+    latent_alarm,
+    latent_use,
+    reconstruction,
+)
+from recombine.measurement import Measurement
+from recombine.models.probe import Probe
+from recombine.models.tokenizer import Autoencoder
+from recombine.views import Centred
+from recombine.worlds.shapes2d import Shapes2D
+from subjects import Model, training
+
+
+def noise(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def image(count: int = 2, size: int = 28) -> Tensor:
+    return noise(count, 3, size, size).clamp(-1, 1)
+
+
+def test_the_error_and_psnr_of_a_known_error_are_known():
+    seen = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)) / 2
+    signs = torch.tensor([1.0, -1.0]).repeat(4, 3, 8, 4)
+    size = torch.tensor([0.1, 0.1, 0.01, 0.01])[:, None, None, None]
+    found = reconstruction(seen + size * signs, seen)
+    assert found["absolute_error"].value == pytest.approx(0.055, rel=1e-5)
+    assert found["psnr"].value == pytest.approx(30, rel=1e-5)
+    expected = Measurement.mean([20.0, 20.0, 40.0, 40.0])
+    assert found["psnr"].low == pytest.approx(expected.low, rel=1e-4)
+    assert found["psnr"].high == pytest.approx(expected.high, rel=1e-4)
+    assert found["psnr"].n == 4
+
+
+def test_an_image_without_error_has_a_finite_psnr():
+    seen = torch.rand(2, 3, 8, 8)
+    found = reconstruction(seen, seen)
+    assert found["psnr"].value == 100
+    assert found["absolute_error"].value == 0
+
+
+LAWS = {
+    "uniform": (torch.arange(256).reshape(4, 8, 8), 256, 256, 256),
+    "uniform on a half": (torch.arange(256).reshape(4, 8, 8) % 8, 16, 8, 8),
+    "a point": (torch.full((3, 4, 4), 5), 16, 1, 1),
+    "1/2, 1/4, 1/4": (torch.tensor([0, 2, 0, 3]).repeat(3, 4, 1), 5, 3, 2**1.5),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_perplexity_of_a_known_law_is_known(law: str):
+    ids, codes, used, perplexity = LAWS[law]
+    found = codebook_use(ids, codes)
+    assert found["codes_used"].value == used / codes
+    assert found["codes_used"].n == found["perplexity"].n == len(ids)
+    assert found["perplexity"].value == pytest.approx(perplexity)
+
+
+def test_the_interval_of_perplexity_is_that_of_the_surprise_of_images():
+    ids = torch.randint(6, (40, 3, 3), generator=torch.Generator().manual_seed(0)) // 2
+    ids[:20, 0] = 0
+    counts = [ids.flatten().tolist().count(code) for code in range(3)]
+    surprises = [
+        sum(math.log(360 / counts[code]) for code in each.flatten().tolist()) / 9 for each in ids
+    ]
+    entropy = sum(count / 360 * math.log(360 / count) for count in counts)
+    found, expected = codebook_use(ids, 4)["perplexity"], Measurement.mean(surprises)
+    assert found.value == pytest.approx(math.exp(entropy))
+    assert found.low == pytest.approx(math.exp(expected.low))
+    assert found.high == pytest.approx(math.exp(expected.high))
+
+
+def test_a_collapsed_codebook_raises_the_alarm():
+    network = Autoencoder(width=8, codes=256).build()
+    with torch.no_grad():
+        network.codebook[3:] = 1000
+    used = int(network.ids(image(8)).unique().numel())
+    assert used <= 3
+    alarm = codebook_alarm(network.ids(image(8)), 256)
+    assert alarm.startswith(f"codebook collapsed: {used} of 256 codes in use, perplexity ")
+    assert alarm.endswith("; train longer, use fewer codes or revive sooner")
+
+
+def test_the_alarm_is_about_a_tenth_of_the_codes():
+    def uniform(used: int) -> Tensor:
+        return (torch.arange(2600) % used).reshape(26, 10, 10)
+
+    assert codebook_alarm(uniform(26), 256) is None
+    assert "25 of 256" in codebook_alarm(uniform(25), 256)
+    # Used, but hardly ever.
+    rare = torch.zeros(2600, dtype=torch.long)
+    rare[:100] = torch.arange(100)
+    assert "100 of 256" in codebook_alarm(rare.reshape(26, 10, 10), 256)
+
+
+def test_a_single_image_is_no_cause_for_alarm():
+    assert codebook_alarm(torch.arange(49).reshape(1, 7, 7), 4096) is None
+
+
+@pytest.mark.parametrize("ids", [[0, 4], [-1, 2]])
+def test_ids_are_those_of_codes(ids: list[int]):
+    with pytest.raises(ValueError, match=f"ids are from 0 to 3; got {ids[0]} to {ids[1]}"):
+        codebook_use(torch.tensor(ids).reshape(2, 1, 1), 4)
+
+
+def test_the_use_of_codes_needs_an_image():
+    with pytest.raises(ValueError, match="needs an image"):
+        codebook_alarm(torch.zeros(0, 7, 7, dtype=torch.long), 4)
+
+
+def test_a_channel_is_in_use_if_images_differ_by_more_than_noise():
+    """Also if it is small; not if it differs only from place to place."""
+    mean = noise(200, 4, 3, 3) * torch.tensor([1.0, 0.01, 1.0, 0.0])[:, None, None]
+    mean[:, 3] = noise(3, 3)
+    logvar = torch.tensor([-1.0, -10.0, 1.0, -1.0])[:, None, None].expand(200, 4, 3, 3)
+    found = latent_use(mean, logvar)
+    assert found["channels_used"].value == 0.5
+    assert found["channels_used"].n == 200
+    assert latent_alarm(mean, logvar) is None
+    alarm = latent_alarm(mean[:, 1:], logvar[:, 1:])
+    assert alarm.startswith("latent collapsed: 1 of 3 channels differ between images; train longer")
+
+
+def test_the_spread_of_latents_is_about_the_mean_of_each_channel():
+    mean = 3 * noise(500, 2, 4, 4) + torch.tensor([10.0, -10.0])[:, None, None]
+    found = latent_use(mean, torch.zeros_like(mean))["latent_spread"]
+    assert found.value == pytest.approx(3, rel=0.02)
+
+
+def test_how_much_images_differ_needs_two():
+    with pytest.raises(ValueError, match="needs 2 images or more; got 1"):
+        latent_alarm(torch.zeros(1, 4, 3, 3), torch.zeros(1, 4, 3, 3))
+
+
+# The shipped tokenizers
+
+
+def kept(network: Autoencoder, module: torch.nn.Module) -> Findings:
+    parts = training(world=Shapes2D(), view=Centred(), network=network)
+    with torch.no_grad():
+        return Tokenizing(samples=4)(Model(parts, denoiser=module), torch.Generator())
+
+
+@pytest.mark.parametrize(
+    ("name", "codes", "others"),
+    [
+        ("tokenizer_vq", 256, {"codes_used", "perplexity", "latent_spread"}),
+        ("tokenizer_kl", None, {"channels_used", "latent_spread"}),
+    ],
+)
+def test_a_shipped_tokenizer_keeps_renders_level_by_level(
+    name: str, codes: int | None, others: set
+):
+    network = Autoencoder(codes=codes)
+    found = kept(network, zoo.filled(network.build(), zoo.path(name)))
+    levels = {f"{each}@level{level}" for each in ("psnr", "absolute_error") for level in (0, 1, 2)}
+    assert set(found.measurements) == levels | {"psnr", "absolute_error"} | others
+    assert found.measurements["psnr"] == found.measurements["psnr@level0"]
+    assert found.measurements["psnr"].value > 25
+    assert [found.measurements[f"psnr@level{level}"].n for level in (0, 1, 2)] == [16, 12, 4]
+    assert found.alarms == ()
+    # Four compositions and what is made of them.
+    assert len(found.images["level0"]) == 8
+
+
+def test_a_collapsed_tokenizer_raises_its_alarm():
+    torch.manual_seed(0)
+    network = Autoencoder(width=8)
+    module = network.build().eval()
+    with torch.no_grad():
+        module.codebook[3:] = 1000
+    (alarm,) = kept(network, module).alarms
+    assert alarm.startswith("codebook collapsed")
+
+
+def test_other_networks_are_refused():
+    with pytest.raises(ValueError, match="tokenizing is measured on tokenizers; got Probe"):
+        kept(Probe(), Probe().build())
