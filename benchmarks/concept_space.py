@@ -1,133 +1,65 @@
-"""Concept space over all runs: intervals over seeds, the linear theory beside them, and a GIF.
+"""Concept space over all runs: the linear theory fitted to them, and a GIF.
 
-    python benchmarks/concept_space.py runs/concept_space [results/concept_space.json]
+    python benchmarks/concept_space.py runs/concept_space [results]
 
-Writes one record, and the trajectories as docs/figures/concept_space.gif. The theory has a single
-free number, its time scale, fitted to the runs of all separations at once.
+Keeps the theory in the results as the cell `theory` of the study, and draws the trajectories as
+docs/figures/concept_space.gif. The theory has a single free number, its time scale, fitted to the
+runs of all separations at once.
 """
 
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
-from recombine.experiments.concept_space import REPORTED_RISE, separated, theory
-from recombine.report.record import Record
 
-from recombine.figures.concept_space import Line, lines, separation
+from recombine.figures.concept_space import THEORY, Line, lines
+from recombine.measure.subject import Findings
 from recombine.measure.trajectory import Course, Theory, time_scale
-from recombine.measurement import Measurement, Number
+from recombine.measurement import Measurement
 from recombine.report.files import write_bytes
+from recombine.report.table import number
+from recombine.results import Origin, Results, keep, read, rows, table
+from recombine.results.store import files
+from recombine.studies.concept_space import theory, world
 
-OVER_SEEDS = (
-    "concept_mse",
-    "concept_mse_rise",
-    "concept_mse_rise_circles@0.25",
-    "concept_mse_rise_circles@0.9",
-    "concept_mse_rise_plotted",
-    "concept_mse_highest",
-    "blue_lowest",
-    "blue_learned_at",
-    "small_learned_at",
-    "blue_seen_learned_at",
-    "small_seen_learned_at",
-    "colour_first",
-    "colour_seen_first",
-    "slow_down_rate",
-    "slow_down_explained",
-    "slow_down_explained_by_log",
-)
+PICTURE = Path("docs/figures/concept_space.gif")
 
 
 def course(line: Line) -> Course:
     """Return the mean course over seeds."""
-    rows = torch.tensor(line.mean).double()
-    return Course(rows[:, 0], rows[:, 1:3])
+    found = torch.tensor(line.mean).double()
+    return Course(found[:, 0], found[:, 1:3])
 
 
-def over_seeds(runs: Sequence[Record], name: str) -> Measurement | None:
-    """Return the mean over the seeds that have this number, with Student's interval.
-
-    Of equal numbers, which come from few looks, there is none, as it would claim to be sure; nor
-    where it goes beyond what can be. A rise keeps it: whether it excludes 0 is the question.
-    """
-    found = [run.measurements[name].value for run in runs if name in run.measurements]
-    if not found:
-        return None
-    mean = Measurement.mean(found) if len(set(found)) > 1 else None
-    if mean and (name.startswith("concept_mse_rise") or possible(mean, found)):
-        return mean
-    return Measurement(fmean(found), None, None, n=len(found))
-
-
-def possible(mean: Measurement, found: Sequence[Number]) -> bool:
-    """Tell whether an interval stays at 0 or above, and at most 1 if these numbers do."""
-    assert mean.low is not None
-    assert mean.high is not None
-    return mean.low >= 0 and (mean.high <= 1 or max(found) > 1)
-
-
-def judged(rise: Measurement, separation: float) -> Measurement:
-    """Put what is reported beside a rise, and say whether it is there beyond chance."""
-    sure = rise.low is not None and rise.low > 0
-    if separation <= 0.25:
-        good = rise.value >= 0.1 and sure
-    else:
-        good = rise.value < 0.05 if separation >= 0.6 else None
-    words = {True: "as asked", False: "not as asked", None: "nothing is asked"}[good]
-    return replace(rise, paper=REPORTED_RISE.get(separation), grade="figure", verdict=words)
-
-
-def expected(line: Line, law: Theory, scale: float) -> list[list[float]]:
-    """Return [step, blue, small, error] of the theory at the steps of the runs."""
-    steps = course(line).steps
-    places = law.at(steps, scale)
-    far = (places - 1).square().mean(dim=1, keepdim=True)
-    rows = torch.cat([steps[:, None].to(places), places, far], dim=1).tolist()
-    return shortened(rows)
-
-
-def shortened(rows: Sequence[Sequence[Number]]) -> list[list[float]]:
-    """Return numbers with five digits, as no figure shows more."""
-    return [[float(f"{value:.5g}") for value in row] for row in rows]
-
-
-def summary(records: Sequence[Record], where: str = "runs/concept_space") -> Record:
-    """Return one record over all runs."""
-    drawn = lines(records)
+def fitted(drawn: Sequence[Line]) -> Findings:
+    """Return the time scale, what is left of the distance, and the courses of the theory."""
     if not drawn:
         raise ValueError("no run of concept_space has samples that are circles: nothing to fit")
-    found: dict[str, Measurement] = {}
-    for line in drawn:
-        runs = [record for record in records if separation(record) == line.separation]
-        named = {name: over_seeds(runs, name) for name in OVER_SEEDS}
-        if rise := named["concept_mse_rise"]:
-            named["concept_mse_rise"] = judged(rise, line.separation)
-        found |= {f"{name}@{line.separation:g}": each for name, each in named.items() if each}
-    laws = [theory(separated(line.separation).world) for line in drawn]
+    laws = [theory(world(line.separation)) for line in drawn]
     fit = time_scale([course(line) for line in drawn], laws)
-    found["theory_steps"] = Measurement(fit.steps, None, None, n=len(drawn))
-    found["theory_error"] = Measurement(fit.error, None, None, n=len(drawn))
-    curves: dict[str, list] = {}
-    for line, law in zip(drawn, laws, strict=True):
-        curves[f"course@{line.separation:g}"] = [shortened(seed) for seed in line.seeds]
-        curves[f"theory@{line.separation:g}"] = expected(line, law, fit.steps)
-    return Record(
-        question="In what order are colour and size learned, and where is the way a detour?",
-        command=f"recombine run concept_space:all && python benchmarks/concept_space.py {where}",
-        experiment=f"summary of {len(records)} runs",
-        seed=min(record.seed for record in records),
-        device=", ".join(dict.fromkeys(record.device for record in records)),
-        seconds=sum(record.seconds for record in records),
-        measurements=found,
-        headline=tuple(name for name in found if name.startswith("concept_mse_rise@")),
-        curves=curves,
-    )
+    found = {
+        f"theory_{name}": Measurement(value, None, None, n=len(drawn))
+        for name, value in (("steps", fit.steps), ("error", fit.error))
+    }
+    curves = {
+        f"{name}@{line.separation:g}": each
+        for line, law in zip(drawn, laws, strict=True)
+        for name, each in zip(THEORY, expected(line, law, fit.steps), strict=True)
+    }
+    return Findings(found, curves)
+
+
+def expected(line: Line, law: Theory, scale: float) -> list[list[list[float]]]:
+    """Return the curves of blue, small and the error of the theory at the steps of the runs."""
+    steps = course(line).steps
+    places = law.at(steps, scale)
+    error = (places - 1).square().mean(dim=1)
+    columns = [*places.T.tolist(), error.tolist()]
+    return [list(map(list, zip(steps.tolist(), each, strict=True))) for each in columns]
 
 
 def frame(drawn: Sequence[Line], step: int) -> Image.Image:
@@ -149,40 +81,47 @@ def frame(drawn: Sequence[Line], step: int) -> Image.Image:
     return Image.open(content).convert("P", palette=Image.Palette.ADAPTIVE, colors=32)
 
 
-def animated(records: Sequence[Record]) -> bytes:
+def animated(drawn: Sequence[Line]) -> bytes:
     """Return the trajectories as a GIF, one frame per milestone; the last one stays."""
-    drawn = lines(records)
     steps = sorted({int(row[0]) for line in drawn for row in line.mean})
     if not steps:
         raise ValueError("no run of concept_space has samples that are circles: nothing to show")
-    frames = [frame(drawn, step) for step in steps]
+    first, *rest = [frame(drawn, step) for step in steps]
     content = io.BytesIO()
-    times = [150] * (len(frames) - 1) + [2500]
-    first, rest = frames[0], frames[1:]
+    times = [150] * len(rest) + [2500]
     first.save(content, "GIF", save_all=True, append_images=rest, duration=times, loop=0)
     return content.getvalue()
 
 
-def main(folder: Path, path: Path) -> None:
-    """Read every run, write the record and the GIF, and say what came out."""
-    places = sorted(folder.rglob("record.json"))
-    if not places:
-        raise ValueError(f"{folder} has no record.json; expected the folder of runs")
-    records = [Record.load(place) for place in places if "-tiny" not in str(place)]
-    found = summary(records, str(folder))
-    found.save(path)
-    picture = Path("docs/figures/concept_space.gif")
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(picture, animated(records))
-    for name in (*found.headline, "theory_steps", "theory_error"):
-        print(name, found.measurements[name].printed, found.measurements[name].verdict or "")
-    print(f"{path}; {picture} ({picture.stat().st_size:,} bytes)")
+def main(folder: Path, out: Path) -> None:
+    """Read every run, keep the theory and draw the GIF, and say what came out."""
+    runs = [each for path in files(folder) if "-tiny" not in str(path) for each in read(path)]
+    runs = [each for each in runs if each.origin.study == "concept_space" and each.origin.levels]
+    if not runs:
+        raise ValueError(f"{folder} has no results of concept_space; expected the folder of runs")
+    drawn = lines(table(runs))
+    found = fitted(drawn)
+    devices = dict.fromkeys(each.origin.device for each in runs)
+    origin = Origin(
+        study="concept_space",
+        cell="theory",
+        seed=0,
+        device=", ".join(devices),
+        seconds=sum(each.origin.seconds for each in runs),
+        command=f"python benchmarks/concept_space.py {folder}",
+    )
+    (kept,) = keep([Results(origin, rows(found))], out, {})
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(PICTURE, animated(drawn))
+    for name, each in found.measurements.items():
+        print(name, number(each.value))
+    print(f"{kept}; {PICTURE} ({PICTURE.stat().st_size:,} bytes)")
 
 
 if __name__ == "__main__":
     if not 2 <= len(sys.argv) <= 3:
-        sys.exit("usage: python benchmarks/concept_space.py RUNS [RECORD]")
+        sys.exit("usage: python benchmarks/concept_space.py RUNS [RESULTS]")
     try:
-        main(Path(sys.argv[1]), Path((*sys.argv[2:], "results/concept_space.json")[0]))
+        main(Path(sys.argv[1]), Path((*sys.argv[2:], "results")[0]))
     except ValueError as error:
         sys.exit(f"concept_space: {error}")

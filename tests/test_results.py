@@ -224,6 +224,7 @@ def test_an_older_file_is_upgraded_step_by_step(tmp_path: Path, monkeypatch: pyt
 
 def test_runs_are_kept_a_file_a_study_and_replace_what_they_were(tmp_path: Path):
     maps = {"grid_all/seed0/map": np.zeros(2), "grid_all/seed1/map": np.ones(2)}
+    maps |= {"grid_all/seed0/gone": np.ones(2)}
     keep([results(), results(seed=1), results("base", study="toy")], tmp_path, maps)
     assert sorted(each.name for each in tmp_path.glob("*.csv")) == ["length.csv", "toy.csv"]
     again = {"grid_all/seed0/map": np.full(2, 5.0)}

@@ -1,18 +1,24 @@
-"""Swing-by as the fact sheet has it: what rises, when, how often, and in which order."""
+"""Swing-by: what rises, when, how often, and in which order; and the figures of the paper."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
-from recombine.compute import unwatched
-from recombine.experiments import swing_by
-from recombine.experiments.swing_by import SwingBy, base, negated, wide
-from recombine.report.record import Record
 
-from recombine.figures.swing_by import STAGES, draw
-from recombine.linear import analysis, symmetric
+from recombine.figures.swing_by import ROWS, STAGES, draw
+from recombine.linear import analysis, curves, symmetric
 from recombine.linear.sim import Sim
+from recombine.measure.subject import Findings
+from recombine.report.published import published
+from recombine.results import Origin, Results, rows, table
+from recombine.run.compute import unwatched
+from recombine.studies.swing_by import FIGURES, STUDY, SwingBy
+from recombine.studies.swing_by_figures import TURNS, AsPublished
+
+CELLS: dict[str, SwingBy] = dict(STUDY.cells)
+BASE = SwingBy()
+START = torch.Generator()
 
 
 def losses(w: torch.Tensor, task: Sim) -> torch.Tensor:
@@ -25,9 +31,12 @@ def followed(w: list[list[float]], task: Sim, times: torch.Tensor) -> torch.Tens
     return symmetric.trajectories(start, task.rates, times, 1e-11, symmetric.jacobian)
 
 
+def found(of: SwingBy, seed: int = 0) -> Findings:
+    return of(torch.Generator().manual_seed(seed), unwatched)
+
+
 def computed(of: SwingBy, seed: int = 0) -> dict[str, float]:
-    found = of(torch.Generator().manual_seed(seed), unwatched)
-    return {name: each.value for name, each in found.measurements.items()}
+    return {name: each.value for name, each in found(of, seed).measurements.items()}
 
 
 def test_a_bump_is_a_rise_above_what_was_before():
@@ -117,8 +126,8 @@ def test_known_starts_swing_by_as_much_as_known(
     size: float, correlation: float, low: float, at_low: float, high: float, at_high: float, bump
 ):
     task = Sim((1.0, 2.0), (0.05, 0.05), 2)
-    of = replace(base, start="correlated", size=size, correlation=correlation, step=0.01, time=20.0)
-    loss = losses(of.closely(of.starts(torch.Generator())[0]), task)
+    of = replace(BASE, start="correlated", size=size, correlation=correlation, step=0.01, time=20.0)
+    loss = losses(of.closely(of.drawn(START)[0]), task)
     first, second = analysis.turning_points(loss)
     times = of.clock(len(loss))
     assert loss[first].item() == pytest.approx(low, rel=0.01)
@@ -130,7 +139,7 @@ def test_known_starts_swing_by_as_much_as_known(
 
 
 def test_the_recommended_setting_swings_by_and_its_training_never_does():
-    found = computed(base)
+    found = computed(BASE)
     assert found["bump_share"] >= 0.95
     assert found["bump_share@5%"] == pytest.approx(0.84, abs=0.1)
     assert found["bump_median"] == pytest.approx(0.106, abs=0.02)
@@ -141,10 +150,11 @@ def test_the_recommended_setting_swings_by_and_its_training_never_does():
 
 
 def test_negative_minor_entries_and_wide_starts_never_do():
-    assert computed(replace(negated, time=20.0))["bump_share"] == 0
-    assert computed(replace(wide, seeds=50, time=20.0))["bump_share"] == 0
-    starts = [each.starts(torch.Generator().manual_seed(0)) for each in (base, negated)]
-    w = [symmetric.jacobian(start) for start in starts]
+    negative, wide = (CELLS[f"two_concepts-{name}"] for name in ("negative", "wide"))
+    assert computed(replace(negative, starts=200, time=20.0))["bump_share"] == 0
+    assert computed(replace(wide, starts=50, time=20.0))["bump_share"] == 0
+    drawn = [each.drawn(torch.Generator().manual_seed(0)) for each in (BASE, negative)]
+    w = [symmetric.jacobian(start[:200]) for start in drawn]
     torch.testing.assert_close(w[1][:, 0, 1], -w[0][:, 0, 1])
     torch.testing.assert_close(w[1].diagonal(dim1=1, dim2=2), w[0].diagonal(dim1=1, dim2=2))
 
@@ -162,68 +172,108 @@ def test_the_order_of_learning_flips_where_the_rates_are_equal(sigma: float, wea
         assert (weak < strong) == weak_first
 
 
-# Section 4.1 of the sheet: steps at which the loss turns, counted from the first update.
+# Steps at which the loss of the authors' start turns, counted from the first update.
 STEPS = {
-    "fig5_code": (254, 440),
-    "fig5_squared": (253, 435),
-    "fig5_theory": (),
-    "fig8_code": (90, 150, 383, 725),
-    "fig8_squared": (90, 147, 379, 671),
-    "fig8_theory": (383, 504),
-    "fig8_caption_theory": (178, 231, 514, 764),
-    "fig9_code": (108, 146, 228, 374, 1171, 2939),
-    "fig9_theory": (205, 316, 644, 921),
-    "fig10_code": (32, 107, 493),
-    "fig10_squared": (31, 98, 459, 1872),
+    "figure5-code": (254, 440),
+    "figure5-squared": (253, 435),
+    "figure5": (),
+    "figure8-code": (90, 150, 383, 725),
+    "figure8-squared": (90, 147, 379, 671),
+    "figure8": (383, 504),
+    "figure8_caption": (178, 231, 514, 764),
+    "figure9-code": (108, 146, 228, 374, 1171, 2939),
+    "figure9": (205, 316, 644, 921),
+    "figure10-code": (32, 107, 493),
+    "figure10-squared": (31, 98, 459, 1872),
 }
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_the_figures_of_the_paper_turn_where_the_sheet_says(name: str):
-    of = getattr(swing_by, name)
-    of = replace(of, seeds=2, time=min(of.time, 0.01 * (max(STEPS[name], default=900) * 4.5 + 99)))
-    w = of.closely(of.starts(torch.Generator().manual_seed(0))[0])
-    found = of.turned(w)
-    turns = [each for key, each in found.items() if key.startswith("loss@turn")]
-    times = [each for key, each in found.items() if key.startswith("time@turn")]
-    assert [each.value for each in turns] == pytest.approx(of.expected, rel=0.01)
-    steps = [round(each.value / 0.01) - 1 for each in times]
-    assert len(steps) == len(STEPS[name])
-    assert all(abs(a - b) <= 3 for a, b in zip(steps, STEPS[name], strict=True))
-    assert all(each.verdict == "agrees within 2 %" for each in turns)
+@pytest.mark.parametrize("key", STEPS)
+def test_the_figures_of_the_paper_turn_where_they_are_known_to(key: str):
+    of = CELLS[key]
+    of = replace(of, time=min(of.time, 0.01 * (max(STEPS[key], default=900) * 4.5 + 99)))
+    turned = of.turned(of.closely(of.authors()))
+    turns = [each.value for name, each in turned.items() if name.startswith("loss@turn")]
+    times = [each.value for name, each in turned.items() if name.startswith("time@turn")]
+    assert turns == pytest.approx(TURNS.get(key, ()), rel=0.01)
+    steps = [round(each / 0.01) - 1 for each in times]
+    assert len(steps) == len(STEPS[key])
+    assert all(abs(a - b) <= 3 for a, b in zip(steps, STEPS[key], strict=True))
+    assert turned["authors_descents"].value == 1 + len(turns) // 2
 
 
 def test_the_first_start_of_a_figure_is_the_authors():
-    u = swing_by.fig5_code.starts(torch.Generator().manual_seed(5))[0]
+    u = CELLS["figure5-code"].drawn(torch.Generator().manual_seed(5))[0]
     assert u[0].tolist() == pytest.approx([0.1246143, 0.1263687, 0.1977599], abs=1e-7)
     assert u[2].tolist() == pytest.approx([0.0603865, 0.1967220, 0.0232720], abs=1e-7)
-    u = swing_by.fig9_code.starts(torch.Generator())[0]
+    u = CELLS["figure9-code"].authors()
     assert u[3].tolist() == pytest.approx([0.0400070, 0.0121714, 0.0260231, 0.0402532], abs=1e-7)
 
 
+def test_the_figures_share_one_stream_of_random_numbers_in_the_order_of_the_table():
+    stream = torch.Generator().manual_seed(0)
+    for figure in FIGURES:
+        for way in ("-code", "-squared", ""):
+            of = CELLS[f"{figure}{way}"]
+            expected = replace(of, skip=0).drawn(stream)
+            assert torch.equal(of.drawn(torch.Generator().manual_seed(0)), expected)
+
+
+def test_each_figure_is_computed_three_ways():
+    for figure, (_, run) in FIGURES.items():
+        ways = {way: CELLS[f"{figure}{way}"] for way in ("", "-squared", "-code")}
+        options = {way: (of.rates_squared, of.iterate_w) for way, of in ways.items()}
+        assert options == {"": (False, False), "-squared": (True, False), "-code": (True, True)}
+        for of in ways.values():
+            assert replace(of, rates_squared=False, iterate_w=False, skip=0) == run
+        torch.testing.assert_close(ways["-code"].rates, ways[""].rates ** 2)
+
+
+def test_known_turning_points_and_descents_are_counted():
+    found = AsPublished()(START, unwatched).measurements
+    assert found["agreeing_share"].value == 1
+    assert found["agreeing_share"].n == sum(map(len, TURNS.values()))
+    assert (found["holds@squared"].value, found["holds@squared"].n) == (5 / 6, 6)
+    assert found["holds@theory"].value == 1 / 6
+    # The known values have three digits; of short runs hardly anything turns.
+    short = AsPublished(longest=3.0)(START, unwatched).measurements
+    strict = AsPublished(longest=3.0, within=1e-4)(START, unwatched).measurements
+    assert 0 < strict["agreeing_share"].value < short["agreeing_share"].value < 0.7
+    assert short["agreeing_share"].n == found["agreeing_share"].n
+
+
+def test_the_known_turning_points_are_those_that_are_published():
+    known = published()
+    known = known[known["study"] == "swing_by"].set_index(["cell", "measurement"])["value"]
+    assert known.to_dict() == {
+        (key, f"loss@turn{number}"): value
+        for key, turns in TURNS.items()
+        for number, value in enumerate(turns, start=1)
+    }
+
+
 def test_the_failure_of_figure_10_is_a_matrix_that_no_u_has():
-    code = replace(swing_by.fig10_code, seeds=2, time=30.0)
-    start = code.starts(torch.Generator())[0]
-    w = code.closely(start)
+    code = replace(CELLS["figure10-code"], time=30.0)
+    w = code.closely(code.authors())
     assert symmetric.lost(w).any()
     assert w[-1, 0, 0] < 0
     right = replace(code, iterate_w=False)
-    assert not symmetric.lost(right.closely(start)).any()
-    assert right.closely(start)[-1, 0, 0] > 0
+    assert not symmetric.lost(right.closely(code.authors())).any()
+    assert right.closely(code.authors())[-1, 0, 0] > 0
 
 
 def test_starts_that_blow_up_are_counted_and_left_out():
-    of = replace(swing_by.fig8_code, seeds=40, time=20.0)
-    found = of(torch.Generator().manual_seed(0), unwatched).measurements
-    blown = found["blown_up_share"]
+    of = replace(CELLS["figure8-code"], starts=40, time=20.0)
+    measured = found(of).measurements
+    blown = measured["blown_up_share"]
     assert 0.1 < blown.value < 0.7
-    assert found["bump_share"].n == 40 - round(blown.value * 40)
-    assert found["lost_share"].value >= blown.value
+    assert measured["bump_share"].n == 40 - round(blown.value * 40)
+    assert measured["lost_share"].value >= blown.value
 
 
 def test_a_concept_is_unlearned_while_its_own_entry_is_small():
     short, long = (
-        computed(replace(base, seeds=5, size=0.1, step=0.01, time=time, looks=50))
+        computed(replace(BASE, starts=5, size=0.1, step=0.01, time=time, looks=50))
         for time in (0.05, 16.0)
     )
     assert short["weak_unlearned_share"] == 1
@@ -233,18 +283,28 @@ def test_a_concept_is_unlearned_while_its_own_entry_is_small():
 
 @pytest.mark.parametrize("step", [None, 0.01])
 def test_curves_run_over_the_whole_time(step: float | None):
-    of = replace(base, seeds=3, step=step, time=6.0, looks=100)
-    curves = of(torch.Generator().manual_seed(0), unwatched).curves
-    for name in ("time", "all_time"):
-        assert curves[name][0] == 0
-        assert curves[name][-1] == pytest.approx(6.0)
-    assert len(curves["all_time"]) == len(curves["all_loss"])
-    assert len(curves["time"]) == len(curves["stage"]) == len(curves["w12"])
+    kept = found(replace(BASE, starts=3, step=step, time=6.0, looks=100)).curves
+    for name in ("loss", "output@1", "output@2", "stage", "w12", "loss_of_starts"):
+        assert kept[name][0][0] == 0
+        assert kept[name][-1][0] == pytest.approx(6.0)
+    assert kept["target"] == [[1, 1], [2, 2]]
+    assert all(low <= middle <= high for _, middle, low, high in kept["loss_of_starts"])
+
+
+def test_rows_of_curves_have_six_digits_and_are_closer_at_first():
+    x = torch.tensor([0.0, 1 / 3])
+    assert curves.curve(x, torch.tensor([1.0, 2e7 / 3])) == [[0, 1], [0.333333, 6666670]]
+    runs = torch.arange(11.0).expand(2, 11)
+    assert curves.spread(x, runs)[1] == [0.333333, 5, 1, 9]
+    kept = curves.thinned(10_001)
+    assert (kept[0], kept[-1]) == (0, 10_000)
+    assert (kept.diff().diff() >= -1).all()
+    assert curves.thinned(3).tolist() == [0, 1, 2]
 
 
 def test_adaptive_and_short_equal_steps_agree():
-    adaptive = computed(replace(base, seeds=9, time=9.0))
-    equal = computed(replace(base, seeds=9, time=9.0, step=0.004))
+    adaptive = computed(replace(BASE, starts=9, time=9.0))
+    equal = computed(replace(BASE, starts=9, time=9.0, step=0.004))
     assert equal["bump_share"] == adaptive["bump_share"]
     assert equal["bump_median"] == pytest.approx(adaptive["bump_median"], rel=0.01)
 
@@ -252,7 +312,7 @@ def test_adaptive_and_short_equal_steps_agree():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seeds": 0}, "2 seeds or more; got 0"),
+        ({"starts": 0}, "2 starts or more; got 0"),
         ({"size": 0.0}, "size, time and looks are above 0; got 0.0, 40.0 and 1000"),
         ({"time": -1.0}, "looks are above 0"),
         ({"looks": 0}, "got 0.3, 40.0 and 0"),
@@ -263,30 +323,51 @@ def test_adaptive_and_short_equal_steps_agree():
         ({"step": 0.6}, "a step of 0.6 is not stable; the largest stable one is 0.499"),
     ],
 )
-def test_what_makes_no_sense_is_said(changes: dict, message: str):
+def test_what_makes_no_sense_is_refused(changes: dict, message: str):
     with pytest.raises(ValueError, match=message):
-        replace(base, **changes)(torch.Generator().manual_seed(0), unwatched)
+        found(replace(BASE, **changes))
 
 
-def test_a_correlated_start_is_the_one_that_is_asked_for():
-    of = replace(base, start="correlated", size=0.1, correlation=0.99, seeds=2)
-    w = symmetric.jacobian(of.starts(torch.Generator()))[1]
+def test_a_correlated_start_has_its_correlation():
+    of = replace(BASE, start="correlated", size=0.1, correlation=0.99, starts=2)
+    w = symmetric.jacobian(of.drawn(START))[1]
     torch.testing.assert_close(w, torch.tensor([[0.1, 0.099], [0.099, 0.1]]).double())
 
 
+def recorded(key: str, of: SwingBy) -> Results:
+    origin = Origin("swing_by", key, 0, "cpu", STUDY.levels[key])
+    return Results(origin, rows(found(of)))
+
+
 def test_stages_follow_one_another_and_are_drawn_in_their_colours():
-    found = replace(base, seeds=3)(torch.Generator().manual_seed(0), unwatched)
-    stages = found.curves["stage"]
+    kept = found(replace(BASE, starts=3)).curves
+    stages = [stage for _, stage in kept["stage"]]
     order = [stages[at] for at in range(len(stages)) if at == 0 or stages[at] != stages[at - 1]]
     assert order == [analysis.GROWTH, analysis.SUPPRESSION, analysis.REGROWTH]
-    turn = stages.index(analysis.SUPPRESSION)
-    assert found.curves["w12"][turn] == pytest.approx(max(found.curves["w12"]), rel=1e-3)
-    record = Record("Does it?", "recombine run swing_by:base --seed 0", "x", 0, "cpu", 1.0,
-                    found.measurements, curves=found.curves)  # fmt: skip
-    path, loss, entries = draw([record]).axes
-    assert [text.get_text() for text in path.get_legend().get_texts()] == list(STAGES)
-    colours = [line.get_color() for line in loss.lines[:3]]
-    assert len(set(colours)) == 3
+    minor = [value for _, value in kept["w12"]]
+    assert minor[stages.index(analysis.SUPPRESSION)] == pytest.approx(max(minor), rel=1e-3)
+    results = recorded("two_concepts", replace(BASE, starts=3))
+    path, loss, entries = draw(table([results]), {}).axes
+    legend = [text.get_text() for text in path.get_legend().get_texts()]
+    assert legend == [*STAGES, "training clusters", "test point"]
+    assert len({line.get_color() for line in loss.lines[:3]}) == 3
     last = path.lines[2].get_data()
     assert (last[0][-1], last[1][-1]) == pytest.approx((1, 2), abs=1e-3)
-    assert {line.get_label() for line in entries.lines} == {"w11", "w12", "w22"}
+    assert [line.get_label()[:8] for line in entries.lines] == ["$W_{11}$", "$W_{12}$", "$W_{22}$"]
+    assert [line.get_linestyle() for line in entries.lines] == ["-", "--", "-"]
+
+
+def test_the_figure_has_twelve_panels_at_most_and_no_code_names():
+    few = {"starts": 2, "time": 2.0, "looks": 20}
+    keys = ["two_concepts", "figure8_caption-code", "figure10", "two_concepts-negative", "figure5"]
+    results = [recorded(key, replace(CELLS[key], **few)) for key in keys]
+    figure = draw(table(results), {})
+    assert len(figure.axes) == 3 * ROWS == 12
+    titles = [axes.get_title(loc="left") for axes in figure.axes[::3]]
+    assert titles == [
+        "random starts, rates of the theory",
+        "figure 8, numbers of the caption, as the authors' code",
+        "figure 10, rates of the theory",
+        "random starts, rates of the theory, minor entries start negative",
+    ]
+    assert len(draw(table(results[:0]), {}).axes) == 3
