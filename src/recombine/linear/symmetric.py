@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.linear.integrate import Observe, adaptive, fixed, whole
+from recombine.linear.integrate import Observe, Velocity, adaptive, fixed, whole
 
 _SMALL = 4
 """Up to so many rows a product is faster entry by entry."""
@@ -24,13 +24,15 @@ def velocity(
     u: Float[Tensor, " *batch row width"], rates: Float[Tensor, " *#batch row"]
 ) -> Float[Tensor, " *batch row width"]:
     """Return dU/dt in the paper's time: -(A(W - I) + (W - I)A) U / 2."""
-    sums = rates[..., :, None] + rates[..., None, :]
-    return _velocity(u, sums, torch.eye(u.shape[-2], dtype=u.dtype, device=u.device))
+    return _flow(u, rates)(u)
 
 
-def _velocity(u: Tensor, sums: Tensor, identity: Tensor) -> Tensor:
+def _flow(like: Tensor, rates: Tensor) -> Velocity:
+    """Return `velocity` at these rates for any U of one shape."""
     # A E + E A has the entries (a_i + a_j) e_ij.
-    return (sums * (identity - u @ u.mT)) @ u / 2
+    sums = rates[..., :, None] + rates[..., None, :]
+    identity = torch.eye(like.shape[-2], dtype=like.dtype, device=like.device)
+    return lambda u: (sums * (identity - u @ u.mT)) @ u / 2
 
 
 def jacobian_velocity(
@@ -51,9 +53,7 @@ def trajectories(
     """Return U, or what is observed of it, at these times."""
     if start.shape[-2] <= _SMALL:
         return _trajectories_of_small(start, rates, times, tolerance, observe)
-    sums = rates[..., :, None] + rates[..., None, :]
-    identity = torch.eye(start.shape[-2], dtype=start.dtype, device=start.device)
-    return adaptive(lambda u: _velocity(u, sums, identity), start, times, tolerance, observe)
+    return adaptive(_flow(start, rates), start, times, tolerance, observe)
 
 
 def _trajectories_of_small(
@@ -92,10 +92,10 @@ def stepped(
     observe: Observe = whole,
 ) -> Float[Tensor, " time *seen"]:
     """Return U, or what is observed of it, by equal steps of Euler."""
-    check_step(step, start, rates)
-    sums = rates[..., :, None] + rates[..., None, :]
-    identity = torch.eye(start.shape[-2], dtype=start.dtype, device=start.device)
-    return fixed(lambda u: u + step * _velocity(u, sums, identity), start, steps, every, observe)
+    if not 0 < step < (largest := largest_step(start, rates)):
+        raise ValueError(f"a step of {step} is not stable; the largest stable one is {largest:.3g}")
+    flow = _flow(start, rates)
+    return fixed(lambda u: u + step * flow(u), start, steps, every, observe)
 
 
 def recurrence(
@@ -123,10 +123,3 @@ def largest_step(
     """Return the step above which Euler no longer settles: near W = I rates are up to 2 max a."""
     beyond = float(torch.linalg.matrix_norm(start, 2).max()) ** 2 - 1
     return 2 / (float(rates.max()) * max(2.0, beyond))
-
-
-def check_step(step: float, start: Tensor, rates: Tensor) -> None:
-    """Raise unless the step is positive and stable."""
-    largest = largest_step(start, rates)
-    if not 0 < step < largest:
-        raise ValueError(f"a step of {step} is not stable; the largest stable one is {largest:.3g}")
