@@ -11,7 +11,9 @@ from recombine.linear import analysis, curves, symmetric
 from recombine.linear.sim import Sim
 from recombine.measure.subject import Findings
 from recombine.report.published import published
-from recombine.results import Origin, Results, rows, table
+from recombine.results import Origin, Results
+from recombine.results.findings import rows
+from recombine.results.query import table
 from recombine.run.compute import unwatched
 from recombine.studies.swing_by import FIGURES, STUDY, SwingBy
 from recombine.studies.swing_by_figures import TURNS, AsPublished
