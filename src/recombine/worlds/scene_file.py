@@ -27,10 +27,11 @@ MOST_OBJECTS = 256
 def write(scenes: Scenes, world: World, names: Sequence[str], first: int = 0) -> dict[str, Any]:
     """Return scenes as a JSON object; `first` is the number of the first scene."""
     scenes = scenes.to("cpu")
+    derived = _derived(scenes, world.size) if scenes.position.shape[-1] == 3 else None
     written = []
     for number, name in enumerate(names):
         scene = scenes[number : number + 1]
-        entry = {
+        entry: dict[str, Any] = {
             "split": world.name,
             "image_index": first + number,
             "image_filename": name,
@@ -39,8 +40,11 @@ def write(scenes: Scenes, world: World, names: Sequence[str], first: int = 0) ->
             "lamps": scene.lamps[0].tolist(),
             "backdrop": scene.backdrop[0].tolist(),
         }
-        if scene.position.shape[-1] == 3:
-            entry |= _derived(scene, entry["objects"], world.size)
+        if derived:
+            pixels, more = derived[number]
+            for one, pixel in zip(entry["objects"], pixels, strict=True):
+                one["pixel_coords"] = pixel
+            entry |= more
         written.append(entry)
     info = {"world": world.name, "size": world.size, "made_by": "recombine"}
     return {"info": info, "scenes": written}
@@ -66,21 +70,23 @@ def _objects(scene: Scenes, world: World) -> list[dict[str, Any]]:
     return written
 
 
-def _derived(scene: Scenes, objects: list[dict[str, Any]], size: int) -> dict[str, Any]:
-    """Return directions and relationships as CLEVR derives them, and give objects their pixels."""
-    kept = scene.present[0]
-    place, depth = (each[0, kept] for each in places(scene))
-    pixels = (place * size).round().int().tolist()
-    for one, pixel, far in zip(objects, pixels, depth.tolist(), strict=True):
-        one["pixel_coords"] = [*pixel, far]
-    axes = directions(look_at(scene.camera, torch.zeros_like(scene.camera)))
-    related: dict[str, list[list[int]]] = {}
-    for name in ("behind", "front", "left", "right"):
-        # For each object, those that lie in this direction from it.
-        along = scene.position[0, kept] @ axes[name][0]
-        related[name] = [(along - here > RELATED).nonzero()[:, 0].tolist() for here in along]
-    own = {name: axis[0].tolist() for name, axis in axes.items()}
-    return {"directions": own, "relationships": related}
+def _derived(scenes: Scenes, size: int) -> list[tuple[list[list[float]], dict[str, Any]]]:
+    """Return what CLEVR derives from each scene: pixels, and directions and relationships."""
+    place, depth = places(scenes)
+    axes = directions(look_at(scenes.camera, torch.zeros_like(scenes.camera)))
+    found = []
+    for number, kept in enumerate(scenes.present):
+        pixels = (place[number, kept] * size).round().int().tolist()
+        deep = zip(pixels, depth[number, kept].tolist(), strict=True)
+        related: dict[str, list[list[int]]] = {}
+        for name in ("behind", "front", "left", "right"):
+            # For each object, those that lie in this direction from it.
+            along = scenes.position[number, kept] @ axes[name][number]
+            related[name] = [(along - here > RELATED).nonzero()[:, 0].tolist() for here in along]
+        own = {name: axis[number].tolist() for name, axis in axes.items()}
+        more = {"directions": own, "relationships": related}
+        found.append(([[*pixel, far] for pixel, far in deep], more))
+    return found
 
 
 def read(

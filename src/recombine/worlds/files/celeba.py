@@ -122,9 +122,8 @@ def listed(content: str) -> tuple[list[str], Int[Tensor, "face 4"]]:
         if len(values) != 1 + len(columns):
             raise ValueError(f"line {line} has {len(values)} entries; expected {1 + len(columns)}")
         if strange := set(values[1:]) - {"1", "-1"}:
-            raise ValueError(
-                f"line {line} marks {values[0]} with {min(strange)!r}; expected 1 or -1"
-            )
+            met = f"{values[0]} with {min(strange)!r}"
+            raise ValueError(f"line {line} marks {met}; expected 1 or -1")
         names.append(values[0])
         marks.append([int(values[each]) for each in wanted])
     return names, torch.tensor(marks).reshape(len(rows), len(COLUMNS))
