@@ -5,24 +5,36 @@ paper's time (Eq. 4.3), which runs twice as long as that of gradient flow. Only 
 step of W alone leaves the matrices that any U has, those without negative eigenvalues.
 """
 
+from typing import TypeAlias
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.linear.integrate import Observe, Velocity, adaptive, fixed, whole
+from recombine.linear.integrate import (
+    Observe,
+    Rates,
+    Seen,
+    Square,
+    Times,
+    Velocity,
+    adaptive,
+    fixed,
+    whole,
+)
 
+Root: TypeAlias = Float[Tensor, " *batch row width"]
+"""U, of which W = U U^T."""
 _SMALL = 4
 """Up to so many rows a product is faster entry by entry."""
 
 
-def jacobian(u: Float[Tensor, " *batch row width"]) -> Float[Tensor, " *batch row row"]:
+def jacobian(u: Root) -> Square:
     """Return W = U U^T."""
     return u @ u.mT
 
 
-def velocity(
-    u: Float[Tensor, " *batch row width"], rates: Float[Tensor, " *#batch row"]
-) -> Float[Tensor, " *batch row width"]:
+def velocity(u: Root, rates: Rates) -> Root:
     """Return dU/dt in the paper's time: -(A(W - I) + (W - I)A) U / 2."""
     return _flow(u, rates)(u)
 
@@ -35,21 +47,15 @@ def _flow(like: Tensor, rates: Tensor) -> Velocity:
     return lambda u: (sums * (identity - u @ u.mT)) @ u / 2
 
 
-def jacobian_velocity(
-    w: Float[Tensor, " *batch row row"], rates: Float[Tensor, " *#batch row"]
-) -> Float[Tensor, " *batch row row"]:
+def jacobian_velocity(w: Square, rates: Rates) -> Square:
     """Return V(W)."""
     sums = rates[..., :, None] + rates[..., None, :]
     return sums * (w - w @ w / 2) - (w * rates[..., None, :]) @ w
 
 
 def trajectories(
-    start: Float[Tensor, " *batch row width"],
-    rates: Float[Tensor, " *#batch row"],
-    times: Float[Tensor, " time"],
-    tolerance: float = 1e-9,
-    observe: Observe = whole,
-) -> Float[Tensor, " time *seen"]:
+    start: Root, rates: Rates, times: Times, tolerance: float = 1e-9, observe: Observe = whole
+) -> Seen:
     """Return U, or what is observed of it, at these times."""
     if start.shape[-2] <= _SMALL:
         return _trajectories_of_small(start, rates, times, tolerance, observe)
@@ -84,13 +90,8 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def stepped(
-    start: Float[Tensor, " *batch row width"],
-    rates: Float[Tensor, " *#batch row"],
-    step: float,
-    steps: int,
-    every: int = 1,
-    observe: Observe = whole,
-) -> Float[Tensor, " time *seen"]:
+    start: Root, rates: Rates, step: float, steps: int, every: int = 1, observe: Observe = whole
+) -> Seen:
     """Return U, or what is observed of it, by equal steps of Euler."""
     if not 0 < step < (largest := largest_step(start, rates)):
         raise ValueError(f"a step of {step} is not stable; the largest stable one is {largest:.3g}")
@@ -99,27 +100,20 @@ def stepped(
 
 
 def recurrence(
-    start: Float[Tensor, " *batch row row"],
-    rates: Float[Tensor, " *#batch row"],
-    step: float,
-    steps: int,
-    every: int = 1,
-    observe: Observe = whole,
-) -> Float[Tensor, " time *seen"]:
+    start: Square, rates: Rates, step: float, steps: int, every: int = 1, observe: Observe = whole
+) -> Seen:
     """Return W by the authors' W <- W + step V(W), which may blow up: see `lost`."""
     return fixed(lambda w: w + step * jacobian_velocity(w, rates), start, steps, every, observe)
 
 
-def lost(w: Float[Tensor, " *batch row row"], below: float = -1e-12) -> Tensor:
+def lost(w: Square, below: float = -1e-12) -> Tensor:
     """Return which matrices no U has: not finite, or with a negative eigenvalue."""
     finite = w.isfinite().flatten(-2).all(dim=-1)
     symmetric = torch.where(finite[..., None, None], (w + w.mT) / 2, 0.0)
     return ~finite | (torch.linalg.eigvalsh(symmetric)[..., 0] < below)
 
 
-def largest_step(
-    start: Float[Tensor, " *batch row width"], rates: Float[Tensor, " *#batch row"]
-) -> float:
+def largest_step(start: Root, rates: Rates) -> float:
     """Return the step above which Euler no longer settles: near W = I rates are up to 2 max a."""
     beyond = float(torch.linalg.matrix_norm(start, 2).max()) ** 2 - 1
     return 2 / (float(rates.max()) * max(2.0, beyond))
