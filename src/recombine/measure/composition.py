@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from recombine.measure.behaviour import SpreadsTargets
 from recombine.measure.renders import fresh, means, single_object_world
 from recombine.measure.subject import Curve, Findings, Subject, joined
 from recombine.measurement import Measurement
@@ -103,7 +102,7 @@ def conditions(
 def targets_spread(measure: Composition, subject: Subject) -> Findings:
     """Return how far JEPA's targets spread over some seen images, and an alarm if they do not."""
     training, device = subject.training, subject.device
-    if not isinstance(training.objective, SpreadsTargets):
+    if not hasattr(training.objective, "target_spreads"):
         return Findings({})
     which = measure.split.at(0)[:COMPOSITIONS]
     count = min(OF_EACH, measure.samples)

@@ -10,15 +10,13 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
-from recombine.measure.behaviour import LooksInside, PredictsHidden
 from recombine.measure.circuits import (
-    Attribution,
-    InputOf,
     Rows,
     by_composition,
     by_head,
+    influences,
     overlaps,
     polysemanticity,
 )
@@ -83,8 +81,8 @@ class Circuits:
     def _influences(
         self,
         subject: Subject,
-        objective: PredictsHidden,
-        layers: Mapping[str, InputOf],
+        objective: Any,
+        layers: Mapping[str, nn.Module],
         generator: torch.Generator,
     ) -> tuple[dict[str, Tensor], list[Concepts]]:
         """Return the influence of neurons on every input, and the composition of each."""
@@ -106,7 +104,7 @@ class Circuits:
             mine = numbers[:, turn::turns].flatten()
             hidden = mask.expand(len(mine), *mask.shape)
             inputs = (tokens[mine], hidden, condition[mine], *(each[mine] for each in noisy))
-            parts.append(Attribution(subject.precise, layers, inputs, quality).influences())
+            parts.append(influences(subject.precise, layers, inputs, quality))
             which += [every[each // self.samples] for each in mine.tolist()]
         return {name: torch.cat([part[name] for part in parts]) for name in layers}, which
 
@@ -115,10 +113,10 @@ class Circuits:
         return replace(self, samples=2, masks=1, layers=(0,))
 
 
-def masked_objective(measure: str, subject: Subject, split: Split) -> PredictsHidden:
+def masked_objective(measure: str, subject: Subject, split: Split) -> Any:
     """Return what the model was trained by, or say what the measurement needs."""
     objective = subject.training.objective
-    if not isinstance(objective, PredictsHidden):
+    if not hasattr(objective, "prediction_quality"):
         raise inapplicable(measure, "models that predict hidden tokens", objective)
     world = single_object_world(measure, subject.training, split)
     if isinstance(world, CelebA):
@@ -126,15 +124,15 @@ def masked_objective(measure: str, subject: Subject, split: Split) -> PredictsHi
     return objective
 
 
-def compared_layers(subject: Subject, layers: Sequence[int] = ()) -> dict[str, InputOf]:
+def compared_layers(subject: Subject, layers: Sequence[int] = ()) -> dict[str, nn.Module]:
     """Return where the neurons and heads of some layers, or of all, are found."""
     network = getattr(subject.precise, "__self__", subject.precise)
-    if not isinstance(network, LooksInside):
+    if not hasattr(network, "inside"):
         raise inapplicable(Circuits.name, "networks whose neurons and heads are known", network)
     found = {}
     for at, (neurons, heads) in network.inside(layers).items():
-        found[f"{NEURONS}{at}"] = InputOf(neurons)
-        found[f"{HEADS}{at}"] = InputOf(heads)
+        found[f"{NEURONS}{at}"] = neurons
+        found[f"{HEADS}{at}"] = heads
     return found
 
 
