@@ -6,6 +6,7 @@ with every factor in the condition. What the numbers mean is declared in measure
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +23,7 @@ from recombine.measure.circuits import (
 )
 from recombine.measure.renders import single_object_world
 from recombine.measure.subject import Findings, Subject, inapplicable
-from recombine.measurement import Measurement, averaged
+from recombine.measurement import Measurement
 from recombine.scene import Concepts, Factor, Scenes, concatenate
 from recombine.split import Split
 from recombine.worlds.files.celeba import CelebA
@@ -172,12 +173,20 @@ def next_value(which: Concepts, factors: Sequence[Factor], at: int) -> Concepts:
 def apart(
     pairs: Mapping[tuple[Concepts, Concepts], Measurement], samples: int
 ) -> dict[str, Measurement]:
-    """Return the mean overlap of compositions that differ in one factor, in two, and so on."""
+    """Return the mean overlap of compositions that differ in one factor, in two, and so on.
+
+    Its ends are the means of theirs: whether the overlaps depend on each other or not, the interval
+    of a mean is no wider.
+    """
     groups: dict[int, list[tuple[Concepts, Concepts]]] = {}
     for a, b in pairs:
         groups.setdefault(sum(x != y for x, y in zip(a, b, strict=True)), []).append((a, b))
     found = {}
     for factors, group in sorted(groups.items()):
         n = samples * len({which for pair in group for which in pair})
-        found[f"jaccard@apart{factors}"] = replace(averaged([pairs[each] for each in group]), n=n)
+        each = [pairs[pair] for pair in group]
+        value, low, high = (
+            fmean(getattr(one, name) for one in each) for name in ("value", "low", "high")
+        )
+        found[f"jaccard@apart{factors}"] = Measurement(value, low, high, n=n)
     return found

@@ -203,9 +203,7 @@ def over_images(values: Float[Tensor, " batch"], most: float = inf) -> Measureme
     """Return the mean over images that have a value, from 0 to `most`; None if there is none."""
     # Sums in another order may round to more than the whole.
     numbers = values[~values.isnan()].clamp(max=most).tolist()
-    if len(numbers) < 2:
-        return Measurement(numbers[0], None, None, n=1) if numbers else None
-    return Measurement.mean(numbers).clipped(most=most)
+    return Measurement.mean(numbers).clipped(most=most) if numbers else None
 
 
 def _predictions(
