@@ -134,11 +134,6 @@ def test_a_panel_has_rates_per_number_of_objects_and_over_the_small_ones():
     assert "size_accuracy@x@3" not in values
 
 
-def test_a_panel_without_scenes_to_pool_is_refused():
-    with pytest.raises(ValueError, match="objects up to 2; got"):
-        Panel(Clevr(), 4, (3,), pooled=2)
-
-
 def test_the_panels_cover_what_the_length_study_reads():
     small, large = DetectorError().panels
     assert small.world == Clevr(size=64, margin=False)

@@ -67,8 +67,6 @@ def test_blocks_that_cannot_be_are_named():
         Blocks(torch.tensor([[1, 1, 0], [0, 1, 1]]).bool())
     with pytest.raises(ValueError, match=r"every block has a pixel; these have none: \[1\]"):
         Blocks(torch.tensor([[1, 1, 0], [0, 0, 0]]).bool())
-    with pytest.raises(ValueError, match=r"one entry for each of 2 blocks; got the shape \(1, 3\)"):
-        PAIRS.conditioned(torch.ones(1, 3))
 
 
 def test_what_is_heard_and_what_leaks_is_told_apart():

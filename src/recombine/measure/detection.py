@@ -42,10 +42,6 @@ class Panel:
     pooled: int
     suffix: str = ""
 
-    def __post_init__(self) -> None:
-        if self.samples < 1 or not any(count <= self.pooled for count in self.objects):
-            raise ValueError(f"a panel has samples, and objects up to {self.pooled}; got {self}")
-
     def __call__(self, reader: Reader, device: torch.device) -> dict[str, Measurement]:
         """Render, read and compare."""
         measured: dict[str, Measurement] = {}

@@ -44,11 +44,6 @@ class Blocks:
         self, condition: Shaped[Tensor, " batch block *value"]
     ) -> Bool[Tensor, "batch block"]:
         """Return which blocks have a condition."""
-        if condition.dim() < 2 or condition.shape[1] != len(self.pixels):
-            raise ValueError(
-                f"a condition has one entry for each of {len(self.pixels)} blocks; "
-                f"got the shape {tuple(condition.shape)}"
-            )
         return (condition != 0).flatten(2).any(dim=2) if condition.dim() > 2 else condition != 0
 
     def part(
