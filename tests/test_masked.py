@@ -1,5 +1,6 @@
 """Masked models: what is hidden does not matter, what is visible does not count."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import e, log, pi
 from statistics import NormalDist
@@ -448,16 +449,19 @@ def test_the_quality_of_a_prediction_is_minus_the_loss_of_its_image(declared, ob
 @each_model
 def test_neurons_and_heads_are_found_by_layer(declared, rng: torch.Generator):
     model, widths = declared.build(), {}
+
+    def note(layer: int, kind: str) -> Callable[..., None]:
+        return lambda module, inputs: widths.update({(layer, kind): inputs[0].shape[-1]})
+
     for layer, parts in model.inside().items():
-        for part in parts:
-            part.register_forward_pre_hook(
-                lambda _, inputs, layer=layer: widths.setdefault(layer, []).append(
-                    inputs[0].shape[-1]
-                )
-            )
+        for kind, part in zip(("neurons", "heads"), parts, strict=True):
+            part.register_forward_pre_hook(note(layer, kind))
     model(tokens_of(declared, 1, rng), torch.ones(1, 4, 4).bool(), told(1, rng))
-    # Attention comes first in a layer.
-    assert widths == {0: [32, 128], 1: [32, 128]}
+    assert widths == {
+        (layer, kind): width
+        for layer in (0, 1)
+        for kind, width in (("neurons", 4 * 32), ("heads", 32))
+    }
     assert set(model.inside([1])) == {1}
     with pytest.raises(ValueError, match="the network has the layers 0..1; got 2"):
         model.inside([2])

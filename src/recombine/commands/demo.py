@@ -215,7 +215,7 @@ def study(visits: list[Visit]) -> Section:
             "Bradley 2025 (arXiv 2509.16447), whose criterion is not the same."
         ),
         command=known[0][1].command,
-        table=Table(("model", "K_max", "published", "training took"), tuple(lines)),
+        table=Table(("model", "K_max", "published", "training, on one H200"), tuple(lines)),
     )
 
 

@@ -19,7 +19,7 @@ from recombine.measure.requests import one_to_a_cell
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
 from recombine.render.camera import look_at, places, project
-from recombine.report.matrix import Panel, PanelRow, matrix
+from recombine.report.matrix import LabelledPanel, LabelledRow, matrix
 from recombine.report.picture import RADIUS as AROUND
 from recombine.report.picture import Part, Ring, enlarged, pictures, ring_alone
 from recombine.report.published import published
@@ -260,7 +260,7 @@ def figure(visits: Sequence[Visit], shown: int) -> Image.Image:
         for answer in visits[0].answers
     ]
     rows = [
-        PanelRow(visit.stop.label, [_panel(answer, shown) for answer in visit.answers])
+        LabelledRow(visit.stop.label, [_panel(answer, shown) for answer in visit.answers])
         for visit in visits
     ]
     *some, most = (str(answer.objects) for answer in visits[0].answers)
@@ -275,6 +275,8 @@ def in_words(objects: int) -> str:
     return f"{objects} object{'s' * (objects != 1)}"
 
 
-def _panel(answer: Answer, shown: int) -> Panel:
+def _panel(answer: Answer, shown: int) -> LabelledPanel:
     scale = ceil(256 / answer.images.shape[-1])
-    return Panel([answer.picture(number, scale) for number in range(shown)], answer.note(shown))
+    return LabelledPanel(
+        [answer.picture(number, scale) for number in range(shown)], answer.note(shown)
+    )

@@ -204,7 +204,7 @@ def _changed_conditions(generator: torch.Generator) -> Statements:
         blocks = Blocks(known.blocks)
         leak, _ = condition_leak(known.score, blocks, x, sigma, condition, -condition)
         worst = max(worst, leak.max().item())
-    yield zero("retold_leak@T4n", worst, 2 * len(known.conditions) * len(known.levels), ZERO)
+    yield zero("changed_leak@T4n", worst, 2 * len(known.conditions) * len(known.levels), ZERO)
 
 
 def _divergences() -> Statements:
