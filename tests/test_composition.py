@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from recombine.measure.composition import Composition, accuracies
+from recombine.measure.subject import SumsUp
 from recombine.measurement import Measurement
 from recombine.scene import Concepts, compositions, concept_rows
 from recombine.worlds.circles import CIRCLES
@@ -70,6 +71,7 @@ def test_a_curve_is_summed_up():
         "accuracy@level0": [[step, min(1.0, 0.1 * k)] for k, step in enumerate(steps)],
         "accuracy@level2": [[step, 0.0 if k < 6 else 0.6] for k, step in enumerate(steps)],
     }
+    assert isinstance(Composition(), SumsUp)
     found = Composition().over_training(curves)
     # Of the last ten points four are 0 and six are 0.6.
     assert found["accuracy_late@level2"].value == pytest.approx(0.36)
