@@ -17,7 +17,7 @@ from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import DiffusionJepa, Jepa, MaskedJepa, target_spread
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
 from recombine.sample.heun import Sampler
-from recombine.sample.unmask import Unmask, UnmaskingGenerator
+from recombine.sample.unmask import Unmask
 from recombine.train import Weights
 
 SMALL = Masked(side=4, factors=2, features=1, head=LogitHead(8), width=16, layers=3, heads=2)
@@ -179,7 +179,7 @@ def test_the_module_answers_as_the_network_does(declared, objective, rng: torch.
         assert torch.equal(one, other)
     sampler = Unmask(steps=3, descent=Sampler(steps=2))
     samples = [
-        UnmaskingGenerator(each, declared.shape, sampler)(condition, noise())
+        sampler.generator(each, declared.shape)(condition, noise())
         for each in (model, model.network)
     ]
     assert torch.equal(*samples)

@@ -51,18 +51,24 @@ class Unmask:
             raise ValueError(f"noise is finite and not negative; got {self.noise}")
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature is a positive number; got {self.temperature}")
-        if self.descent.churn or self.descent.guidance is not None:
-            raise ValueError(f"tokens descend without churn and guidance; got {self.descent}")
+        if self.descent.guidance is not None:
+            raise ValueError(f"tokens descend without guidance; got {self.descent}")
 
     def generator(
         self,
         predictor: Callable[..., Any],
         shape: tuple[int, ...],
         batch: int = 256,
-        watch: Progress | None = None,
-    ) -> "UnmaskingGenerator":
-        """Return what draws images of this shape, at most `batch` at a time."""
-        return UnmaskingGenerator(predictor, shape, self, batch, watch or unwatched)
+        watch: Progress = unwatched,
+    ) -> SeededGenerator:
+        """Return what draws tokens of this shape: ids, or latents in the condition's dtype."""
+        check_shape(shape)
+
+        def descent(condition: Tensor, seeds: Tensor) -> Iterator[Tensor]:
+            steps = unmasking(predictor, shape, condition, self, seeds=seeds)
+            return (revealed.tokens for revealed in steps)
+
+        return SeededGenerator(descent, self.steps, batch, watch)
 
     def left(self, step: int, tokens: int) -> int:
         """Return how many of so many tokens are hidden after a step; step 0 is the start."""
@@ -225,28 +231,3 @@ def from_head(
     for moment in trajectory(head, value, vector.flatten(0, 1), descent):
         value = moment.x
     return value.view(draws.shape)
-
-
-@dataclass(frozen=True)
-class UnmaskingGenerator(SeededGenerator):
-    """Tokens of one shape, revealed step by step: ids, or latents in the dtype of the condition.
-
-    Makes a Generator of a masked model.
-    """
-
-    predictor: TokenModel
-    shape: tuple[int, ...]
-    sampler: Unmask = TWELVE
-    batch: int = 256
-    watch: Progress = unwatched
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_shape(self.shape)
-
-    def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Tensor:
-        steps = unmasking(self.predictor, self.shape, condition, self.sampler, seeds=seeds)
-        for revealed in steps:
-            last = revealed.tokens
-            self.watch(first + revealed.step / self.sampler.steps * len(seeds), total)
-        return last
