@@ -7,7 +7,7 @@ seen. For numbers of objects it is the number beyond the most seen. Each world n
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -137,19 +137,8 @@ class CountSplit:
         return f"{int(scene.present.sum())} objects"
 
 
-@runtime_checkable
-class HasScenes(Protocol):
-    """Anything that comes with the scenes it shows, such as a batch of a stream."""
-
-    @property
-    def scenes(self) -> Scenes: ...
-
-
-Shown = TypeVar("Shown", bound=HasScenes)
-
-
-def leaks(stream: Iterable[Shown], split: Split | CountSplit) -> Iterator[Shown]:
-    """Yield a stream's batches on, up to the first scene that the split does not show."""
+def leaks(stream: Iterable[Any], split: Split | CountSplit) -> Iterator[Any]:
+    """Yield batches on that hold their `scenes`, up to the first scene that is not of the split."""
     before = 0
     for batch in stream:
         held = split.holds(batch.scenes)

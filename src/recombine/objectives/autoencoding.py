@@ -7,14 +7,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
-from recombine.denoiser import unit_noise
+from recombine.denoiser import Objective, unit_noise
 from recombine.models.tokenizer import AutoencoderModule, Coded
 
 
 @dataclass(frozen=True)
-class Autoencoding:
+class Autoencoding(Objective):
     """Squared error of images in [-1, 1], with what holds the latents together.
 
     `kl` weighs the nats of a KL latent against the error, both summed over an image (Rombach et
@@ -31,10 +31,6 @@ class Autoencoding:
         for name in ("kl", "commitment", "revive_after"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} is a number from 0 up; got {getattr(self, name)}")
-
-    def wrap(self, network: nn.Module) -> nn.Module:
-        """Return the model to be trained: the network itself."""
-        return network
 
     def __call__(
         self,

@@ -4,7 +4,7 @@ All randomness is drawn before the model is called, so that others (JEPA, measur
 in the same way and use more of its predictions.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
-from recombine.denoiser import unit_noise
+from recombine.denoiser import Objective, unit_noise
 from recombine.models.heads import Codebook, GaussianMixture
 from recombine.models.masked import Predicted, TokenModel
 from recombine.objectives.diffusion import Diffusion
@@ -78,14 +78,10 @@ def over_hidden(
 
 
 @dataclass(frozen=True)
-class MaskedObjective(ABC):
+class MaskedObjective(Objective):
     """A loss over hidden tokens, in two parts: what to hide, and what each prediction costs."""
 
     portion: Portion = arccos
-
-    def wrap(self, network: nn.Module) -> nn.Module:
-        """Return the model to be trained: the network itself."""
-        return network
 
     def __call__(
         self,

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from recombine.denoiser import Denoiser
 from recombine.models.heads import GaussianMixture
 from recombine.models.masked import TokenModel
 from recombine.sample.heun import (
@@ -127,11 +126,16 @@ def _further(
     # From the least sure to the surest: those that stay hidden, those to reveal, those known.
     reveal = slice(sampler.left(step, places), sampler.left(step - 1, places))
     if seen.tokens.dim() == 3:
-        drawn, sure = _codes(_logits(output).flatten(1, 2), sampler, step, seeds)
+        if isinstance(output, GaussianMixture):
+            raise ValueError("ids come from logits; the model predicts a mixture of Gaussians")
+        drawn, sure = _codes(output.flatten(1, 2), sampler, step, seeds)
         now = _order(sure, hidden)[:, reveal]
         shown = seen.tokens.flatten(1).scatter(1, now, at(drawn, now))
     else:
-        draws = _draws(output, seen.tokens, step, seeds)
+        # Unit noise for the order of a token, for its value, and for its component if it has some.
+        components = output.log_weights.shape[-1] if isinstance(output, GaussianMixture) else 0
+        shape = (places, 1 + seen.tokens.shape[1] + components)
+        draws = seeded_noise(seeds, shape, step=step, dtype=torch.float64)
         now = _order(draws[..., 0], hidden)[:, reveal]
         value = _latents(predictor, output, at(draws[..., 1:], now), now, sampler)
         index = now[:, None].expand(-1, value.shape[2], -1)
@@ -139,12 +143,6 @@ def _further(
         shown = seen.tokens.flatten(2).scatter(2, index, value)
     covered = hidden.flatten(1).scatter(1, now, False)
     return Revealed(step, shown.view_as(seen.tokens), covered.view_as(hidden))
-
-
-def _logits(output: Tensor | GaussianMixture) -> Tensor:
-    if isinstance(output, GaussianMixture):
-        raise ValueError("ids come from logits; the model predicts a mixture of Gaussians")
-    return output
 
 
 def _order(sure: Tensor, hidden: Tensor) -> Int[Tensor, "batch token"]:
@@ -166,13 +164,6 @@ def _codes(
     return drawn, sure + sampler.noise * (1 - step / sampler.steps) * chance[..., -1]
 
 
-def _draws(output: Tensor | GaussianMixture, tokens: Tensor, step: int, seeds: Tensor) -> Tensor:
-    """Return unit noise for each token: for the order, its value, and its component if any."""
-    components = output.log_weights.shape[-1] if isinstance(output, GaussianMixture) else 0
-    shape = (tokens.shape[2:].numel(), 1 + tokens.shape[1] + components)
-    return seeded_noise(seeds, shape, step=step, dtype=torch.float64)
-
-
 def _latents(
     predictor: TokenModel,
     output: Tensor | GaussianMixture,
@@ -190,7 +181,12 @@ def _latents(
     head = getattr(predictor, "head", None)
     if head is None:
         raise ValueError("latents come from a mixture or a diffusion head; the model has neither")
-    return from_head(head, at(output.flatten(1, 2), now), draws, sampler.descent)
+    # Tokens descend by themselves, as a batch.
+    vector = at(output.flatten(1, 2), now).flatten(0, 1)
+    value = draws.flatten(0, 1).to(vector)
+    for moment in trajectory(head, value, vector, sampler.descent):
+        value = moment.x
+    return value.view(draws.shape)
 
 
 def at(
@@ -218,16 +214,3 @@ def from_mixture(
         part.gather(2, component)[:, :, 0] for part in (mixed.means, mixed.log_scales)
     )
     return mean + log_scale.exp() * normal.to(mean)
-
-
-def from_head(
-    head: Denoiser,
-    vector: Float[Tensor, "batch chosen width"],
-    draws: Float[Tensor, "batch chosen latent"],
-    descent: Sampler,
-) -> Float[Tensor, "batch chosen latent"]:
-    """Draw a value for each vector: tokens descend by themselves, as a batch."""
-    value = draws.flatten(0, 1).to(vector)
-    for moment in trajectory(head, value, vector.flatten(0, 1), descent):
-        value = moment.x
-    return value.view(draws.shape)
