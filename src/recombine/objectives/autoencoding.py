@@ -1,6 +1,5 @@
 """Autoencoding: reconstruct an image from its latents, and keep these few or near unit noise."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,7 @@ class Autoencoding(Objective):
 
     def __call__(
         self,
-        denoiser: Callable[..., Coded],
+        denoiser: Any,
         image: Float[Tensor, "batch channel height width"],
         condition: Shaped[Tensor, " batch *condition"],
         *,
@@ -42,7 +41,8 @@ class Autoencoding(Objective):
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch, and revive codes; the "denoiser" is an autoencoder."""
         del condition
-        network = _inside(denoiser)
+        # The autoencoder itself, where several processes have wrapped it.
+        network: AutoencoderModule = getattr(denoiser, "module", denoiser)
         if network.of.codes is None:
             grid = (len(image), network.of.latent, network.of.side, network.of.side)
             return self.loss(denoiser(image, unit_noise(image.new_empty(grid), generator)), image)
@@ -80,8 +80,3 @@ def nats(
     """Return the Kullback-Leibler divergence of each latent from unit noise."""
     each = (mean.square() + logvar.exp() - 1 - logvar) / 2
     return each.flatten(1).sum(dim=1)
-
-
-def _inside(denoiser: Any) -> AutoencoderModule:
-    """Return the autoencoder itself, where several processes have wrapped it."""
-    return getattr(denoiser, "module", denoiser)

@@ -69,10 +69,7 @@ class JepaObjective(Objective):
 
     @abstractmethod
     def targets(
-        self,
-        average: Callable[..., Any],
-        seen: Shaped[Tensor, " batch *image"],
-        condition: Shaped[Tensor, " batch *condition"],
+        self, average: Callable[..., Any], seen: Tensor, condition: Tensor
     ) -> list[Float[Tensor, "batch token width"]]:
         """Return what is to be predicted of each layer."""
 
@@ -114,12 +111,7 @@ class MaskedJepa(JepaObjective):
         return self.objective.loss(predicted, seen, drawn) + self.jepa.weight * missed
 
     @torch.no_grad()
-    def targets(
-        self,
-        average: Callable[..., Any],
-        seen: Shaped[Tensor, " batch *token"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> list[Float[Tensor, "batch token width"]]:
+    def targets(self, average: Callable[..., Any], seen: Tensor, condition: Tensor) -> list[Tensor]:
         nothing = seen.new_zeros((len(seen), *seen.shape[-2:]), dtype=torch.bool)
         states = average(seen, nothing, condition).states
         return [self.jepa.target(states[layer]) for layer in self.jepa.layers]
@@ -177,20 +169,14 @@ class DiffusionJepa(JepaObjective):
             """Denoise, and collect the errors of states in the same forward pass."""
             denoised, guesses = model(x, sigma, condition, True)
             targets = self.targets(average, image, condition)
-            for guess, target in zip(guesses, targets, strict=True):
-                errors.append(F.mse_loss(guess, target))
+            errors.extend(map(F.mse_loss, guesses, targets))
             return denoised
 
         loss = self.objective(with_errors, image, condition, generator=generator)
         return loss + self.jepa.weight * torch.stack(errors).mean()
 
     @torch.no_grad()
-    def targets(
-        self,
-        average: Callable[..., Any],
-        seen: Shaped[Tensor, " batch *image"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> list[Float[Tensor, "batch token width"]]:
+    def targets(self, average: Callable[..., Any], seen: Tensor, condition: Tensor) -> list[Tensor]:
         level = torch.full((len(seen),), LOWEST, dtype=seen.dtype, device=seen.device)
         _, states = average(seen, level, condition, True)
         return [self.jepa.target(state) for state in states]

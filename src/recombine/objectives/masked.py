@@ -7,7 +7,7 @@ in the same way and use more of its predictions.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from math import log, pi
 from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
@@ -119,11 +119,8 @@ class MaskedObjective(Objective):
         self, predicted: Predicted, seen: Shaped[Tensor, " batch *token"], drawn: Corruption
     ) -> Float[Tensor, ""]:
         """Return the loss of a prediction."""
-        first, *more = self.costs(predicted, seen, *drawn.noisy)
-        loss = over_hidden(first, drawn.hidden)
-        for cost in more:
-            loss = loss + over_hidden(cost, drawn.hidden)
-        return loss
+        costs = self.costs(predicted, seen, *drawn.noisy)
+        return reduce(torch.add, (over_hidden(cost, drawn.hidden) for cost in costs))
 
     def noisy_tokens(
         self, seen: Shaped[Tensor, " batch *token"], generator: torch.Generator
