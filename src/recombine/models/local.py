@@ -1,15 +1,12 @@
 """A denoiser that is local by construction: each cell depends on its window and nothing else.
 
-The image is cut into cells. The output for a cell depends on the noisy pixels of the
-(2k+1) x (2k+1) cells around it, on the condition at these cells, on the noise level and on the
-cell's place: the networks 2L and 3L of Bradley 2025, who ran a network on every window in turn.
-Here one pass computes all cells.
+The output for a cell depends on the noisy pixels of the (2k+1) x (2k+1) cells around it, on the
+condition at these cells, on the noise level and on the cell's place: the networks 2L and 3L of
+Bradley 2025, who ran a network on every window in turn. Here one pass computes all cells.
 
-Two convolutions over the grid of cells read the window, one of radius ceil(k/2) and one of radius
-floor(k/2), with per-cell blocks between: together they reach exactly k cells. One wide
-convolution would be exact too, but could not build on features of neighbouring cells; more than
-two would leave small windows no radius to share. Conditions come in after the second: earlier,
-they would travel with the pixels and widen the window.
+Two convolutions over the grid of cells read the window, of radius ceil(k/2) and floor(k/2), with
+per-cell blocks between: together they reach exactly k cells. Conditions come in after the second:
+earlier, they would travel with the pixels and widen the window.
 """
 
 from dataclasses import dataclass

@@ -125,9 +125,9 @@ def blurred(
 class Detection(Objective):
     """Loss per object: focal for the map of centres, distance within a cell, cross entropy.
 
-    Counting comes first: at the start a missed centre costs 4, a place 1/2 and all concepts of an
-    object 1/2 (4.6 nats, weighted), so these are learned last. A centre's bump is `bump` cells
-    wide, so that the closest two centres (2.5 cells) have a dip between them.
+    At the start a missed centre costs 4, a place 1/2 and all concepts of an object 1/2 (weighted),
+    so that counting is learned first. A centre's bump is `bump` cells wide: the closest two
+    centres (2.5 cells) have a dip between them.
     """
 
     augmentation: Augmentation | None = Augmentation()

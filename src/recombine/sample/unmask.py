@@ -1,8 +1,4 @@
-"""From hidden tokens to an image, some at a time: the most confident ones of a model come first.
-
-All noise is a hash of a sample's own seed: a sample does not depend on which others it is drawn
-with, nor on the device.
-"""
+"""From hidden tokens to an image, some at a time: the most confident ones of a model come first."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
