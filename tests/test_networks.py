@@ -436,15 +436,3 @@ def test_shifts_scales_and_gates_are_sums_over_what_is_told():
         nothing, one, other, both = moves
         torch.testing.assert_close(both - nothing, (one - nothing) + (other - nothing))
         assert (one - nothing).abs().max() > 0.1
-
-
-def test_what_is_told_adds_up():
-    """Told of two bits, a network's vector moves by the sum of both moves, at any noise level."""
-    network = perturbed(UNet(3, 8, Vector(5), width=32, multipliers=(1,), blocks=1, attention=()))
-    clock, told = torch.tensor([-1.0, 2.0]), torch.eye(5)[[1, 3]]
-    nothing, one, other, both = (
-        network.embedding(clock, each.expand(2, 5))
-        for each in (torch.zeros(5), told[0], told[1], told.sum(dim=0))
-    )
-    torch.testing.assert_close(both - nothing, (one - nothing) + (other - nothing))
-    assert (one - nothing).abs().max() > 0.1

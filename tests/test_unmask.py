@@ -245,21 +245,6 @@ def test_a_network_draws_the_same_codes_in_any_batch():
     )
 
 
-def test_a_call_draws_its_seeds_from_the_generator():
-    draw, rng = Unmask().generator(Product(chances()), (2, 2)), torch.Generator()
-    seeds = torch.randint(1 << 62, (12,), generator=rng.manual_seed(5))
-    assert torch.equal(draw(CONDITION, rng.manual_seed(5)), draw.seeded(CONDITION, seeds))
-
-
-def test_it_is_said_how_far_the_drawing_is():
-    said = []
-    draw = Unmask(steps=2).generator(
-        Product(chances()), (2, 2), 8, lambda *words: said.append(words)
-    )
-    draw.seeded(CONDITION, SEEDS)
-    assert said == [(4, 12), (8, 12), (10, 12), (12, 12)]
-
-
 class Clouds:
     """Each latent is 1 or -1 (chances 0.7 and 0.3), plus noise of 0.1 and 0.4."""
 
@@ -382,10 +367,6 @@ def test_bad_questions_are_refused():
     law = Product(chances())
     with pytest.raises(ValueError, match=r"\(side, side\) ids or .*got \(2, 3\)"):
         Unmask().generator(law, (2, 3))
-    with pytest.raises(ValueError, match="a batch holds at least 1 image; got 0"):
-        Unmask().generator(law, (2, 2), batch=0)
-    with pytest.raises(ValueError, match="12 conditions need as many seeds; got 3"):
-        Unmask().generator(law, (2, 2)).seeded(CONDITION, SEEDS[:3])
     with pytest.raises(ValueError, match="the model has neither"):
         Unmask().generator(law, (3, 2, 2)).seeded(CONDITION, SEEDS)
     with pytest.raises(ValueError, match="at a temperature of 1; got 0.5"):
