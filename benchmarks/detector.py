@@ -1,6 +1,6 @@
 """How well the shipped reader sees Blender's CLEVR: images it was never trained on.
 
-    python benchmarks/detector.py       # prints the numbers, writes results/detector_blender.json
+    python -m benchmarks.detector       # prints the numbers, keeps them in results/fidelity.csv
 
 The images are those of tests/data/clevr_reference, 128 pixels, 1 to 10 objects: 50 with the camera
 and lamps at their places, 40 jittered. Target: exact count >= 0.90.
@@ -11,31 +11,28 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-import torch
-from PIL import Image
-from recombine.report.record import Record
+from benchmarks.fidelity import FOLDER, ROOT, stacked
 from torch import Tensor
 
 from recombine import zoo
 from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors, truth_of
+from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
 from recombine.report.origin import device_name
 from recombine.report.table import quoted
+from recombine.results import Origin, Results, keep, rows
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.scene_file import read
 
-ROOT = Path(__file__).parent.parent
-FOLDER = ROOT / "tests/data/clevr_reference"
 SPLITS = ("fixed", "jittered")
 
 
 def reference(split: str) -> tuple[Tensor, Truth]:
     """Return Blender's images and the objects in them."""
     data = json.loads((FOLDER / f"{split}_scenes.json").read_text())
-    scenes, names = read(data, Clevr(size=128))
-    images = torch.stack([_pixels(FOLDER / "images" / name) for name in names])
+    scenes, _ = read(data, Clevr(size=128))
+    images = stacked(FOLDER / f"{split}_images.png")
     return images.permute(0, 3, 1, 2) / 255, truth_of(scenes)
 
 
@@ -61,23 +58,10 @@ def main() -> None:
     for name, each in errors.items():
         print(f"{name:28} {quoted(each)}")
     folder.mkdir(exist_ok=True)
-    Record(
-        question="What does our reader get wrong in Blender's images?",
-        command="python benchmarks/detector.py",
-        experiment=f"zoo:{zoo.DETECTOR} (threshold {reader.threshold}) on the images of "
-        "tests/data/clevr_reference",
-        seed=0,
-        device=device_name("cpu"),
-        seconds=time.perf_counter() - started,
-        measurements=errors,
-        headline=("exact_count", "precision", "recall"),
-    ).save(folder / "detector_blender.json")
-    print(f"wrote detector_blender.json to {folder.name}")
-
-
-def _pixels(path: Path) -> Tensor:
-    with Image.open(path) as image:
-        return torch.from_numpy(np.array(image))
+    command, seconds = "python -m benchmarks.detector", time.perf_counter() - started
+    origin = Origin("fidelity", "detector", 0, device_name("cpu"), seconds=seconds, command=command)
+    keep([Results(origin, rows(Findings(errors), reader="detector"))], folder)
+    print(f"wrote fidelity.csv to {folder.name}")
 
 
 if __name__ == "__main__":

@@ -34,14 +34,17 @@ def reference(split: str) -> tuple[Scenes, Tensor, Tensor]:
     """Return Blender's scenes, images and masks."""
     data = json.loads((FOLDER / f"{split}_scenes.json").read_text())
     scenes, names = read(data, Clevr(size=128))
-    images = torch.stack([_pixels(FOLDER / "images" / name) for name in names])
-    masks = torch.stack([_pixels(FOLDER / "masks" / name) for name in names])
+    images, masks = (stacked(FOLDER / f"{split}_{kind}.png") for kind in ("images", "masks"))
+    if not len(names) == len(images) == len(masks):
+        raise ValueError(f"{split} has {len(names)} scenes and {len(images)} images")
     return scenes, images.permute(0, 3, 1, 2) / 255, masks.long()
 
 
-def _pixels(path: Path) -> Tensor:
+def stacked(path: Path) -> Tensor:
+    """Return the square pictures that one file has below each other."""
     with Image.open(path) as image:
-        return torch.from_numpy(np.array(image))
+        pixels = torch.from_numpy(np.array(image))
+    return pixels.unflatten(0, (-1, pixels.shape[1]))
 
 
 def compared(split: str) -> tuple[dict[str, Tensor], Tensor, Tensor]:

@@ -31,7 +31,7 @@ def main(out: Path) -> None:
     """Draw a row of true renders and a row per model, on the CPU."""
     cpu, reader = torch.device("cpu"), zoo.detector()
     with torch.inference_mode():
-        placed = requests(shipped_model(TOUR[0].name, cpu).experiment, COUNTS, SAMPLES, SEED, cpu)
+        placed = requests(shipped_model(TOUR[0].name, cpu).training, COUNTS, SAMPLES, SEED, cpu)
         visits = [true_renders(placed, reader)]
         for stop in TOUR:
             print(f"{stop.name} draws", flush=True)

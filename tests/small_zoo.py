@@ -81,6 +81,11 @@ def with_training(**changes: Any) -> Callable[[Cell], Cell]:
     return lambda cell: replace(cell, training=replace(cell.training, **changes))
 
 
+def without_length(**changes: Any) -> Callable[[Cell], Cell]:
+    """Change the training, and leave out the measurement that is for conditions of a grid."""
+    return lambda cell: replace(with_training(**changes)(cell), measures=(Steps(),))
+
+
 LEVELS = {
     "grid_all": Level("All objects in a grid."),
     "grid_one": Level("One.", with_training(conditioner=Conditioner(one_object, Grid()))),
@@ -89,20 +94,20 @@ LEVELS = {
     ),
     "list_all": Level(
         "A list.",
-        with_training(
+        without_length(
             network=replace(NETWORK, entry=Vector(36)), conditioner=Conditioner(all_objects, List())
         ),
     ),
     "circles": Level(
         "Circles.",
-        with_training(
+        without_length(
             world=Circles(size=SIZE),
             network=replace(NETWORK, entry=Vector(4)),
             conditioner=Conditioner(all_objects, Values()),
         ),
     ),
 }
-AXES = {"model": Axis(("training",), LEVELS)}
+AXES = {"model": Axis(("training", "measures"), LEVELS)}
 STUDY = study("All objects?", SMALL, AXES, ({"model": list(LEVELS)},), ("steps",), cost="none")
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from recombine import zoo
 from recombine.condition import Conditioner
-from recombine.models.probe import Probe
 from recombine.views import Unchanged
 
 CPU = torch.device("cpu")
@@ -47,12 +45,7 @@ class Model:
         return self.draw(condition, generator)
 
     def reader(self, name: str) -> Any:
-        return self.readers[name] if self.readers else shipped(name)
+        return self.readers[name] if self.readers else zoo.reader(name, self.device)
 
     def watch(self, done: float, total: int) -> None:
         self.watched.append((done, total))
-
-
-@cache
-def shipped(name: str) -> Any:
-    return zoo.detector() if name == "detector" else zoo.probe(name, Probe(), CPU)

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions import Normal, kl_divergence
 
-from recombine.checkpoint import packed, unpack
 from recombine.data import Stream
 from recombine.measure.tokenizing import codebook_alarm, codebook_use, latent_alarm
 from recombine.models.tokenizer import Autoencoder, Coded
 from recombine.objectives.autoencoding import Autoencoding, nats
+from recombine.run.state import packed, unpack
 from recombine.train import Objective, Step, Weights, train
 from recombine.worlds.shapes2d import Shapes2D
 

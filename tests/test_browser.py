@@ -12,7 +12,7 @@ from recombine.report.page import Group, Picture, Section, Table, page
 from recombine.report.picture import Ring, enlarged, ring_alone
 
 DESKTOP, PHONE = 1280, 390
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def browser() -> Iterator[Any]:
     if path is None:
         pytest.skip("no chromium here: apt-get install chromium")
     with api.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=path, args=QUIET)
+        opened = started.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield opened
         opened.close()
 

@@ -102,7 +102,7 @@ def test_only_asked_for_compositions_are_placed():
 
 @pytest.mark.parametrize("objects", [(0, 13), (-1, 3), (5, 2)])
 def test_numbers_that_do_not_fit_are_refused(objects: tuple[int, int]):
-    with pytest.raises(ValueError, match="holds 0 to 12 objects; asked for"):
+    with pytest.raises(ValueError, match="holds 0 to 12 objects; got"):
         Clevr(objects=objects)
 
 

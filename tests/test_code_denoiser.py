@@ -1,28 +1,26 @@
-"""A denoiser that names codes: the laws it knows in closed form, and what is trained of it."""
+"""A denoiser with logits over codes: the laws it knows in closed form, and how it is trained."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 import torch
-from recombine.experiments import jitter, loss_or_masks
-from recombine.experiments.autoencoder import KL, VQ
-from recombine.session import untrained
 from torch import Tensor, nn
 
-from recombine.commands.run import seeded
-from recombine.denoiser import Preconditioned
 from recombine.models.blocks import closeness
 from recombine.models.code_denoiser import CodeDenoiser, CodeDenoiserModule
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from recombine.models.gaussian import Constant
 from recombine.models.mixture import MixtureLaw
+from recombine.models.tokenizer import Autoencoder
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion, Dropout
-from recombine.sample.heun import DenoisingGenerator
+from recombine.objectives.jepa import Jepa
+from recombine.sample.heun import Sampler
 from recombine.views import Latents, tokenizer
 
 SIDE = 3
+VQ, KL = Autoencoder(), Autoencoder(codes=None)
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,8 @@ class Corners:
 LAW = torch.tensor([0.1, 0.2, 0.3, 0.4])
 
 
-def voter(prior: Tensor | None = None) -> CodeDenoiserModule:
-    """A network that hears nothing, and knows how often each code is, if that is told."""
+def denoiser(prior: Tensor | None = None) -> CodeDenoiserModule:
+    """A fresh network, which knows how often each code is if a prior is given."""
     made = CodeDenoiser(
         DiT(2, SIDE, entry=Vector(2), width=8, layers=1, heads=2), Corners()
     ).build()
@@ -68,12 +66,12 @@ def posterior(x: Tensor, sigma: Tensor, law: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("law", [None, LAW])
-def test_votes_that_know_the_law_make_the_exact_denoiser(law: Tensor | None, rng: torch.Generator):
+def test_logits_that_know_the_law_make_the_exact_denoiser(law: Tensor | None, rng: torch.Generator):
     x, sigma = 2 * torch.randn(3, 2, SIDE, SIDE, generator=rng), torch.tensor([0.3, 1.0, 20.0])
     believed = torch.full((4,), 0.25) if law is None else law
     expected = posterior(x, sigma, believed)
     mean = torch.einsum("bcij,cd->bdij", expected, Corners().vectors().double())
-    guess = voter(law)(x, sigma, torch.zeros(3, 2))
+    guess = denoiser(law)(x, sigma, torch.zeros(3, 2))
     torch.testing.assert_close(guess, mean.float(), rtol=1e-4, atol=1e-5)
 
 
@@ -84,7 +82,7 @@ def test_it_agrees_with_the_exact_mixture_of_narrow_gaussians(rng: torch.Generat
         Constant(LAW.double().log()), Constant(Corners().vectors().double()), 1e-10 * torch.eye(2)
     )
     spread = x[:, :, None, None].expand(-1, -1, SIDE, SIDE).float()
-    guess = voter(LAW)(spread, sigma.float(), torch.zeros(50, 2))
+    guess = denoiser(LAW)(spread, sigma.float(), torch.zeros(50, 2))
     expected = law(x, sigma, torch.zeros(50, 1)).float()
     torch.testing.assert_close(guess[:, :, 1, 2], expected, rtol=1e-4, atol=1e-5)
 
@@ -93,7 +91,7 @@ def test_its_surprise_is_that_of_the_true_code(rng: torch.Generator):
     ids, clean = drawn(LAW, 3, rng)
     sigma = torch.tensor([0.2, 1.0, 5.0])
     x = clean + sigma[:, None, None, None] * torch.randn(clean.shape, generator=rng)
-    nats = voter(LAW)(x, sigma, torch.zeros(3, 2), clean)
+    nats = denoiser(LAW)(x, sigma, torch.zeros(3, 2), clean)
     expected = -posterior(x, sigma, LAW).gather(1, ids[:, None])[:, 0].log()
     torch.testing.assert_close(nats, expected.float(), rtol=1e-3, atol=1e-4)
 
@@ -107,7 +105,7 @@ def test_under_much_noise_the_surprise_is_the_entropy_of_the_law_and_under_none_
         sigma = torch.full((4_000,), level)
         x = clean + level * torch.randn(clean.shape, generator=rng)
         with torch.no_grad():
-            nats = voter(LAW)(x, sigma, told, clean).mean().item()
+            nats = denoiser(LAW)(x, sigma, told, clean).mean().item()
         assert nats == pytest.approx(expected, abs=0.02)
 
 
@@ -115,21 +113,21 @@ def test_no_other_belief_has_a_smaller_loss_than_the_truth(rng: torch.Generator)
     _, clean = drawn(LAW, 2_000, rng)
     told = torch.zeros(2_000, 2)
     beliefs = [LAW, torch.tensor([0.25] * 4), torch.tensor([0.2, 0.2, 0.2, 0.4]), LAW.flip(0)]
-    for named in (True, False):
+    for cross_entropy in (True, False):
         losses = []
         for belief in beliefs:
             with torch.no_grad():
                 again = torch.Generator().manual_seed(3)
-                loss = CodeDiffusion(named)(voter(belief), clean, told, generator=again)
+                loss = CodeDiffusion(cross_entropy)(denoiser(belief), clean, told, generator=again)
             losses.append(loss.item())
         assert losses[0] == min(losses)
         assert losses[1] > losses[0] * 1.005
 
 
-def test_losses_ask_the_same_and_count_levels_as_they_say(rng: torch.Generator):
+def test_losses_draw_the_same_and_weigh_levels_as_declared(rng: torch.Generator):
     """The twin, image by image: the same levels and noise, whatever is made of the answers."""
     _, clean = drawn(LAW, 8, rng)
-    made, told = voter(LAW), torch.zeros(8, 2)
+    made, told = denoiser(LAW), torch.zeros(8, 2)
     draws = torch.Generator().manual_seed(1)
     levels = Diffusion(sigma_data=1.0)
     sigma = levels.levels(clean, draws)
@@ -149,18 +147,18 @@ def test_losses_ask_the_same_and_count_levels_as_they_say(rng: torch.Generator):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_mixed_precision_does_not_reach_the_votes(rng: torch.Generator):
+def test_mixed_precision_does_not_reach_the_logits(rng: torch.Generator):
     """At the lowest noise a difference of 1 is 125,000 nats, and every code is itself."""
     _, clean = drawn(LAW, 2, rng)
     sigma = torch.full((2,), 0.002)
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
-        guess = voter(LAW)(clean + 0.002, sigma, torch.zeros(2, 2))
+        guess = denoiser(LAW)(clean + 0.002, sigma, torch.zeros(2, 2))
     torch.testing.assert_close(guess, clean, rtol=0, atol=1e-6)
 
 
-def test_votes_are_counted_in_full_precision(rng: torch.Generator):
-    """Of two codes 0.01 of a nat apart among votes of 40, bf16 would make no difference."""
-    made = voter()
+def test_logits_are_added_in_full_precision(rng: torch.Generator):
+    """Of two codes 0.01 of a nat apart among logits of 40, bf16 would make no difference."""
+    made = denoiser()
     with torch.no_grad():
         made.outlet.bias.copy_(torch.tensor([40.0, 40.01, 40.02, 40.03]))
     x, sigma = torch.randn(1, 2, SIDE, SIDE, generator=rng), torch.full((1,), 1e5)
@@ -177,7 +175,7 @@ def test_every_code_of_the_shipped_book_is_itself():
 
 
 def test_the_network_sees_vectors_of_about_unit_size_at_every_level(rng: torch.Generator):
-    made, sizes = voter(), []
+    made, sizes = denoiser(), []
     made.network.register_forward_pre_hook(lambda _, args: sizes.append(args[0].std().item()))
     clean = torch.randn(200, 2, SIDE, SIDE, generator=rng)
     for level in (0.01, 1.0, 50.0):
@@ -187,11 +185,9 @@ def test_the_network_sees_vectors_of_about_unit_size_at_every_level(rng: torch.G
     assert sizes == pytest.approx([1.0] * 3, abs=0.05)
 
 
-def test_what_is_drawn_are_codes_as_often_as_the_law_says(rng: torch.Generator):
+def test_codes_are_drawn_as_often_as_the_law_has_them(rng: torch.Generator):
     law = torch.tensor([0.7, 0.1, 0.1, 0.1])
-    draw = DenoisingGenerator(
-        voter(law), (2, SIDE, SIDE), jitter.vq_still_seen_small.sampler, batch=500
-    )
+    draw = Sampler(steps=18).generator(denoiser(law), (2, SIDE, SIDE), 500)
     vectors = draw(torch.zeros(500, 2), rng).movedim(1, -1).reshape(-1, 2)
     far = torch.cdist(vectors, Corners().vectors())
     assert far.amin(1).quantile(0.99) < 0.02
@@ -199,9 +195,9 @@ def test_what_is_drawn_are_codes_as_often_as_the_law_says(rng: torch.Generator):
     torch.testing.assert_close(shares, law, rtol=0, atol=0.03)
 
 
-def test_a_vote_moves_what_is_told_and_where_there_is_noise(rng: torch.Generator):
-    """The network hears the noisy vectors and the condition, as the DiT that it is."""
-    made = voter()
+def test_a_logit_depends_on_the_condition_and_on_all_noisy_vectors(rng: torch.Generator):
+    """The network depends on the noisy vectors and the condition, as the DiT that it is."""
+    made = denoiser()
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.3)
     x, sigma = torch.randn(2, 2, SIDE, SIDE, generator=rng), torch.full((2,), 3.0)
@@ -225,37 +221,15 @@ def test_a_view_of_code_vectors_knows_the_vectors_that_a_model_sees():
         Latents("tokenizer_kl", KL).vectors()
 
 
-def test_the_two_losses_start_from_the_same_weights_and_differ_in_nothing_else():
-    (named,), (squared,) = (
-        seeded("loss_or_masks", variant, [], True, {}) for variant in ("named", "squared")
-    )
-    first, second = (untrained(plan, torch.device("cpu")) for plan in (named, squared))
-    assert isinstance(first, CodeDenoiserModule)
-    for one, two in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
-        assert torch.equal(one, two)
-    plain, one, two = jitter.vq_still_seen_small, loss_or_masks.named, loss_or_masks.squared
-    asks, question = plain.asks, plain.question
-    for each in (one, two):
-        assert isinstance(each.network, CodeDenoiser)
-        same = replace(each, network=plain.network, objective=plain.objective, asks=asks)
-        assert replace(same, question=question) == plain
-        assert each.network.of == plain.network
-    assert replace(two, objective=one.objective, question=one.question) == one
-    assert isinstance(
-        untrained(replace(named, experiment=plain), torch.device("cpu")), Preconditioned
-    )
-
-
-def test_wrong_use_is_said():
+def test_wrong_use_is_refused():
     with pytest.raises(ValueError, match="a patch of 1; got 2"):
         CodeDenoiser(DiT(2, 4, patch=2, width=8, heads=2), Corners())
     with pytest.raises(ValueError, match="the codes have 2 numbers each; .* vectors of 3"):
         CodeDenoiser(DiT(3, 4, width=8, heads=2), Corners()).build()
-    for wrong in (
-        replace(loss_or_masks.named, objective=Diffusion()),
-        replace(jitter.vq_still_seen_small, objective=CodeDiffusion()),
-    ):
-        with pytest.raises(ValueError, match="Votes learn by CodeDiffusion, and nothing else"):
-            wrong.denoiser()
+    with pytest.raises(ValueError, match="CodeDiffusion trains a CodeDenoiser; got DiTModule"):
+        CodeDiffusion().wrap(DiT(2, 4, width=8, heads=2).build())
+    for objective in (Diffusion(), Jepa()(Diffusion())):
+        with pytest.raises(ValueError, match="got CodeDenoiserModule|is a denoiser already"):
+            objective.wrap(denoiser())
     with pytest.raises(ValueError, match="no condition is dropped"):
         CodeDiffusion(diffusion=Diffusion(dropout=Dropout(torch.zeros_like)))

@@ -5,14 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from recombine.measure.composition import (
-    accuracies,
-    agreed,
-    area,
-    check_levels,
-    first_at_least,
-    over_training,
-)
+from recombine.measure.composition import accuracies, check_levels, over_training
 from recombine.measurement import Measurement
 from recombine.scene import Concepts, compositions, concept_rows
 from recombine.worlds.circles import CIRCLES
@@ -79,14 +72,6 @@ def test_what_is_not_a_row_per_sample_is_refused(shape: tuple[int, ...]):
         accuracies(BINARY, {})
 
 
-def test_readers_agree_factor_by_factor():
-    one, two = torch.tensor([[0, 1, 0], [1, 1, 1]]), torch.tensor([[0, 1, 1], [1, 1, 1]])
-    three = torch.tensor([[0, 0, 1], [1, 1, 0]])
-    assert agreed([one, two]).tolist() == [[0, 1, -1], [1, 1, 1]]
-    assert agreed([one, two, three]).tolist() == [[0, -1, -1], [1, 1, -1]]
-    assert agreed([one]).tolist() == one.tolist()
-
-
 def test_a_curve_is_summed_up():
     steps = [100 * k for k in range(1, 13)]
     curves = {
@@ -97,26 +82,9 @@ def test_a_curve_is_summed_up():
     # Of the last ten points four are 0 and six are 0.6.
     assert found["accuracy_late@level2"].value == pytest.approx(0.36)
     assert found["accuracy_late@level2"].n == 10
-    assert found["accuracy_best@level2"].value == 0.6
-    assert found["trained_at"].value == 900
-    assert found["accuracy_matched@level2"].value == 0.6
-    assert found["accuracy_area@level2"].value == pytest.approx((5 * 0.6 + 0.3) / 11)
     assert not any("level1" in name for name in found)
     with_ends = {name: [[*row, 0.0, 1.0] for row in curve] for name, curve in curves.items()}
     assert over_training(with_ends, (0, 1, 2)) == found
-
-
-def test_a_model_that_never_learned_what_it_saw_is_not_compared():
-    curves = {name: [[1, 0.5], [2, 0.6]] for name in ("accuracy@level0", "accuracy@level2")}
-    found = over_training(curves, (0, 2))
-    assert "accuracy_matched@level2" not in found
-    assert "trained_at" not in found
-
-
-def test_area_weighs_by_steps():
-    assert area([[0, 0.0], [1, 1.0], [4, 1.0]]) == pytest.approx(3.5 / 4)
-    assert first_at_least([[1, 0.2], [5, 0.8], [9, 0.9]], 0.8) == 5
-    assert first_at_least([[1, 0.2]], 0.8) is None
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 import torch
 from benchmarks.detector import measured, reference
 from PIL import Image
-from recombine.experiments.detector import DetectorError
 from torch import Tensor
 
 from recombine import __main__ as command_line
 from recombine import zoo
 from recombine.commands import detect
+from recombine.measure.detection import DetectorError
 from recombine.reader import Found
 
 shipped = zoo.detector

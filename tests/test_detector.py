@@ -238,3 +238,10 @@ def test_a_detector_that_cannot_be_built_is_refused(changes: dict[str, object], 
 def test_a_reader_that_makes_no_sense_is_refused(changes: dict[str, object], message: str):
     with pytest.raises(ValueError, match=message):
         replace(DetectorReader(dots), **changes)
+
+
+def test_a_declared_detector_makes_its_reader():
+    declared = Detector(32, (8, 16), (1, 1))
+    network = declared.build()
+    assert declared.object_reader(network) == DetectorReader(network, declared)
+    assert declared.object_reader(network, threshold=0.1).threshold == 0.1

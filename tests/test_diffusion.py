@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from recombine.denoiser import LinearBeta, Preconditioned, noise, velocity
+from recombine.denoiser import (
+    LinearBeta,
+    Preconditioned,
+    Predicting,
+    denoised_from_noise,
+    denoised_from_velocity,
+    noise,
+    velocity,
+)
 from recombine.models.gaussian import Constant, GaussianLaw
 from recombine.objectives.diffusion import Diffusion, Dropout, StepDiffusion
 
@@ -196,3 +204,16 @@ def test_bad_objectives_are_named(rng: torch.Generator):
         Dropout(lambda told: torch.zeros(4, 1, dtype=torch.int64))(torch.ones(4, 2), rng)
     with pytest.raises(ValueError, match=r"shape of x, \(4, 2\); got \(4, 1\)"):
         Diffusion()(lambda x, *_: x[:, :1], torch.ones(4, 2), torch.ones(4), generator=rng)
+
+
+def test_an_objective_makes_its_denoiser_of_a_network():
+    network = torch.nn.Identity()
+    made = Diffusion(sigma_data=0.3).wrap(network)
+    assert isinstance(made, Preconditioned)
+    assert (made.network, made.sigma_data) == (network, 0.3)
+    for target, inverse in ((noise, denoised_from_noise), (velocity, denoised_from_velocity)):
+        made = StepDiffusion(LinearBeta(7), target).wrap(network)
+        assert isinstance(made, Predicting)
+        assert (made.network, made.inverse) == (network, inverse)
+        sigma = torch.tensor([0.5, 3.0])
+        assert torch.equal(made.clock(sigma), LinearBeta(7).time(sigma))

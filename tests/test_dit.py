@@ -83,11 +83,11 @@ def test_closed_gates_make_a_block_the_identity(rng: torch.Generator):
 
 def test_what_is_told_is_added_between_looking_and_thinking(rng: torch.Generator):
     block = perturbed(Transformer(6, 2, context=3))
-    assert isinstance(block.hearing, CrossAttention)
+    assert isinstance(block.cross_attention, CrossAttention)
     x, told = torch.randn(1, 4, 6, generator=rng), torch.randn(1, 2, 3, generator=rng)
     present = torch.ones(1, 2, dtype=torch.bool)
     hidden = x + block.attention(unit(x))
-    hidden = hidden + block.hearing(unit(hidden), told, present)
+    hidden = hidden + block.cross_attention(unit(hidden), told, present)
     expected = hidden + block.outer(F.gelu(block.inner(unit(hidden)), approximate="tanh"))
     answer = block(x, None, told, present)
     torch.testing.assert_close(answer, expected, rtol=1e-4, atol=1e-4)

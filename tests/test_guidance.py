@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from recombine.experiments import length_generalization as length
 from torch import Tensor
 
+from recombine import studies
 from recombine.denoiser import Denoiser, Preconditioned
 from recombine.models.gaussian import GaussianLaw
 from recombine.models.local import Cells
@@ -17,8 +17,8 @@ from recombine.sample.heun import HEUN, DenoisingGenerator, Sampler
 from test_local import CORNER, MIDDLE, SMALL, asked, enlarged, inside, of_cell
 from test_networks import perturbed
 
-TOLD = torch.linspace(-2, 2, 12, dtype=torch.float64)
-X, SIGMA = TOLD.outer(TOLD[:3]).reshape(-1, 1, 3), torch.linspace(0.1, 9, 12).double()
+CONDITION = torch.linspace(-2, 2, 12, dtype=torch.float64)
+X, SIGMA = CONDITION.outer(CONDITION[:3]).reshape(-1, 1, 3), torch.linspace(0.1, 9, 12).double()
 
 
 def mean(condition: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def law(of: Callable[[Tensor], Tensor]) -> GaussianLaw:
 
 def drawn(denoiser: Denoiser, sampler: Sampler) -> Tensor:
     draw = DenoisingGenerator(denoiser, (1, 3), sampler, batch=5)
-    return draw.seeded(TOLD, torch.arange(12) * 1_000_003)
+    return draw.seeded(CONDITION, torch.arange(12) * 1_000_003)
 
 
 @pytest.mark.parametrize("sampler", [HEUN, Sampler(9, order=1), Sampler(9, churn=4.0)], ids=str)
@@ -52,9 +52,12 @@ def test_guided_samples_are_those_of_the_gaussian_whose_mean_is_pushed(weight, s
     assert torch.allclose(samples, drawn(law(mean), sampler)) == (weight == 1)
 
 
-@pytest.mark.parametrize(("weight", "heard"), [(1.0, TOLD), (0.0, null(TOLD))])
-def test_weight_1_is_the_told_denoiser_and_weight_0_the_untold(weight, heard):
-    answer, expected = Guidance(null, weight)(law(mean))(X, SIGMA, TOLD), law(mean)(X, SIGMA, heard)
+@pytest.mark.parametrize(("weight", "condition"), [(1.0, CONDITION), (0.0, null(CONDITION))])
+def test_weight_1_is_the_conditional_denoiser_and_weight_0_the_unconditional(weight, condition):
+    answer, expected = (
+        Guidance(null, weight)(law(mean))(X, SIGMA, CONDITION),
+        law(mean)(X, SIGMA, condition),
+    )
     torch.testing.assert_close(answer, expected, rtol=0, atol=1e-14)
 
 
@@ -66,7 +69,7 @@ def test_a_guided_denoiser_is_asked_of_each_image_twice_and_any_other_once(order
         heard.append(question)
         return law(mean)(*question)
 
-    batches = [batch for batch in TOLD.split(5) for _ in range(calls)]
+    batches = [batch for batch in CONDITION.split(5) for _ in range(calls)]
     drawn(denoiser, Sampler(4, order=order))
     assert all(torch.equal(told, of) for (*_, told), of in zip(heard, batches, strict=True))
     heard.clear()
@@ -86,9 +89,9 @@ def test_bad_weights_are_named(weight: float):
 @pytest.mark.parametrize("bad", [lambda told: told[:1], lambda told: told.float()])
 def test_a_null_unlike_the_condition_is_named_as_dropout_names_it(bad, rng):
     with pytest.raises(ValueError, match="a null condition is like") as expected:
-        Dropout(bad)(TOLD, rng)
+        Dropout(bad)(CONDITION, rng)
     with pytest.raises(ValueError, match="a null condition is like") as found:
-        Guidance(bad, 3.0)(law(mean))(X, SIGMA, TOLD)
+        Guidance(bad, 3.0)(law(mean))(X, SIGMA, CONDITION)
     assert str(found.value) == str(expected.value)
 
 
@@ -98,23 +101,19 @@ def test_a_guided_local_network_stays_local(cell, entry, rng):
     declared = replace(SMALL, window=1, entry=entry)
     guided = Guidance(torch.zeros_like, 3.0)(Preconditioned(perturbed(declared)))
     (x, _, cells), (other_x, *_) = asked(declared, rng), asked(declared, rng)
-    told, sigma, near = cells.round(), torch.tensor([0.3, 2.0]), inside(declared, cell)
-    wide, answer = enlarged(declared, near), of_cell(declared, guided(x, sigma, told), cell)
-    outside = guided(torch.where(wide, x, other_x), sigma, torch.where(near, told, 1 - told))
+    given, sigma, near = cells.round(), torch.tensor([0.3, 2.0]), inside(declared, cell)
+    wide, answer = enlarged(declared, near), of_cell(declared, guided(x, sigma, given), cell)
+    outside = guided(torch.where(wide, x, other_x), sigma, torch.where(near, given, 1 - given))
     assert torch.equal(of_cell(declared, outside, cell), answer)
-    seen = guided(torch.where(wide, other_x, x), sigma, told)
-    heard = guided(x, sigma, torch.where(near, 1 - told, told))
-    assert all((of_cell(declared, each, cell) != answer).any() for each in (seen, heard))
+    seen = guided(torch.where(wide, other_x, x), sigma, given)
+    changed = guided(x, sigma, torch.where(near, 1 - given, given))
+    assert all((of_cell(declared, each, cell) != answer).any() for each in (seen, changed))
 
 
-@pytest.mark.parametrize(
-    ("guided", "unguided"),
-    [
-        (length.grid_one_local, length.grid_one_local_unguided),
-        (length.list_all_local_guided, length.list_all_local),
-    ],
-)
-def test_guidance_changes_samples_and_not_what_is_learned(guided, unguided):
-    assert guided.digest == unguided.digest
+@pytest.mark.parametrize("key", ["grid_one-local", "list_all-local"])
+def test_guidance_changes_samples_and_not_what_is_learned(key: str):
+    cells = studies.load("length").cells
+    guided, plain = cells[f"{key}-guided"], cells[key]
+    assert guided.training.digest == plain.training.digest
     assert guided.sampler.guidance is not None
-    assert unguided.sampler == replace(guided.sampler, guidance=None)
+    assert plain.sampler == replace(guided.sampler, guidance=None)

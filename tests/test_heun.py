@@ -309,3 +309,9 @@ def test_the_watcher_hears_of_every_step_of_every_batch(rng: torch.Generator):
     images = watched(torch.zeros(3, 1), rng)
     assert len(images) == 3
     assert heard == [(1.0, 3), (2.0, 3), (2.5, 3), (3.0, 3)]
+
+
+def test_a_sampler_makes_its_generator():
+    law = GaussianLaw(Constant(torch.zeros(2)), torch.eye(2))
+    made = Sampler(steps=3).generator(law, (2,), 5)
+    assert made == DenoisingGenerator(law, (2,), Sampler(steps=3), 5)

@@ -10,17 +10,12 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import recombine.denoiser
-from recombine.models.heads import DiffusionHead, Gaussian, LogitHead, MixtureHead
+from recombine.denoiser import LearnsFromAverage
+from recombine.models.heads import DiffusionHead, LogitHead, MixtureHead
 from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion
-from recombine.objectives.jepa import Jepa, WithJepa, target_spread
-from recombine.objectives.masked import (
-    Blocks,
-    MaskedCrossEntropy,
-    MaskedDiffusion,
-    MaskedMean,
-    MaskedMixture,
-)
+from recombine.objectives.jepa import DiffusionJepa, Jepa, MaskedJepa, target_spread
+from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask, UnmaskingGenerator
 from recombine.train import Weights
@@ -28,9 +23,8 @@ from recombine.train import Weights
 SMALL = Masked(side=4, factors=2, features=1, head=LogitHead(8), width=16, layers=3, heads=2)
 JEPA = Jepa(layers=(0, 2), weight=0.6)
 KINDS = [
-    (SMALL, MaskedCrossEntropy(Blocks())),
+    (SMALL, MaskedCrossEntropy()),
     (replace(SMALL, head=MixtureHead(3, 2)), MaskedMixture()),
-    (replace(SMALL, head=Gaussian(3)), MaskedMean()),
     (replace(SMALL, head=DiffusionHead(3, 1, 16)), MaskedDiffusion(draws=2)),
 ]
 each_kind = pytest.mark.parametrize(("declared", "objective"), KINDS)
@@ -57,7 +51,7 @@ def noise() -> torch.Generator:
 @each_kind
 def test_no_gradient_reaches_the_average(declared, objective, rng: torch.Generator):
     with_jepa = JEPA(objective)
-    model = perturbed(with_jepa.module(declared.build()))
+    model = perturbed(with_jepa.wrap(declared.build()))
     average = perturbed(deepcopy(model))
     loss = with_jepa(model, *batch_of(declared, rng), generator=noise(), average=average)
     loss.backward()
@@ -68,7 +62,7 @@ def test_no_gradient_reaches_the_average(declared, objective, rng: torch.Generat
 def test_a_model_that_is_its_own_average_is_not_moved_as_a_target(rng: torch.Generator):
     """What a dropped stop-gradient would add: the gradient through the targets."""
     with_jepa, asked = JEPA(MaskedCrossEntropy()), batch_of(SMALL, rng)
-    model = perturbed(with_jepa.module(SMALL.build()))
+    model = perturbed(with_jepa.wrap(SMALL.build()))
     twin = deepcopy(model)
     for each, average in ((model, model), (twin, deepcopy(twin))):
         with_jepa(each, *asked, generator=noise(), average=average).backward()
@@ -80,7 +74,7 @@ def test_a_model_that_is_its_own_average_is_not_moved_as_a_target(rng: torch.Gen
 def test_a_weight_of_zero_is_the_plain_objective_to_the_bit(declared, objective, rng):
     batch = batch_of(declared, rng)
     with_jepa = Jepa((0, 2), weight=0.0)(objective)
-    model = perturbed(with_jepa.module(declared.build()))
+    model = perturbed(with_jepa.wrap(declared.build()))
     plain = deepcopy(model.network)
     average = perturbed(deepcopy(model))
     loss = with_jepa(model, *batch, generator=noise(), average=average)
@@ -97,9 +91,9 @@ def test_a_weight_of_zero_is_the_plain_objective_to_the_bit(declared, objective,
 def test_the_loss_is_the_mean_over_layers_of_the_error_at_hidden_tokens(normalised: bool, rng):
     objective, (seen, condition) = MaskedCrossEntropy(), batch_of(SMALL, rng)
     with_jepa = Jepa((2, 0), 0.6, normalised)(objective)
-    model = perturbed(with_jepa.module(SMALL.build()))
+    model = perturbed(with_jepa.wrap(SMALL.build()))
     average = perturbed(deepcopy(model))
-    hidden = objective.asked(seen, noise()).hidden
+    hidden = objective.corrupted(seen, noise()).hidden
     context = model.network(seen, hidden, condition).states
     target = average.network(seen, torch.zeros_like(hidden), condition).states
     errors = []
@@ -157,7 +151,7 @@ def test_only_the_chosen_layers_are_predicted(rng: torch.Generator):
 def test_the_average_sees_every_token_and_the_model_the_masked_ones(rng: torch.Generator):
     objective, batch = MaskedCrossEntropy(), batch_of(SMALL, rng)
     with_jepa = JEPA(objective)
-    model = with_jepa.module(SMALL.build())
+    model = with_jepa.wrap(SMALL.build())
     average, asked = deepcopy(model), {}
     for name, module in (("model", model), ("average", average)):
         module.register_forward_pre_hook(
@@ -166,7 +160,7 @@ def test_the_average_sees_every_token_and_the_model_the_masked_ones(rng: torch.G
     with_jepa(model, *batch, generator=noise(), average=average)
     # One pass each: both losses are read from the same.
     ((tokens, hidden, told),) = asked["model"]
-    assert torch.equal(hidden, objective.asked(batch[0], noise()).hidden)
+    assert torch.equal(hidden, objective.corrupted(batch[0], noise()).hidden)
     ((whole, nothing, same),) = asked["average"]
     assert not nothing.any()
     assert tokens is whole is batch[0]
@@ -175,12 +169,12 @@ def test_the_average_sees_every_token_and_the_model_the_masked_ones(rng: torch.G
 
 @each_kind
 def test_the_module_answers_as_the_network_does(declared, objective, rng: torch.Generator):
-    model = perturbed(JEPA(objective).module(declared.build())).eval()
+    model = perturbed(JEPA(objective).wrap(declared.build())).eval()
     seen, condition = batch_of(declared, rng)
-    asked = objective.asked(seen, rng)
+    asked = objective.corrupted(seen, rng)
     inner = model.network(seen, asked.hidden, condition, *asked.noisy)
     outer = model(seen, asked.hidden, condition, *asked.noisy)
-    assert objective.of(inner, seen, asked) == objective.of(outer, seen, asked)
+    assert objective.loss(inner, seen, asked) == objective.loss(outer, seen, asked)
     for one, other in zip(inner.states, outer.states, strict=True):
         assert torch.equal(one, other)
     sampler = Unmask(steps=3, descent=Sampler(steps=2))
@@ -193,14 +187,14 @@ def test_the_module_answers_as_the_network_does(declared, objective, rng: torch.
 
 def test_the_average_of_a_run_holds_the_averaged_network(rng: torch.Generator):
     with_jepa, batch = JEPA(MaskedCrossEntropy()), batch_of(SMALL, rng)
-    weights = Weights.of(with_jepa.module(SMALL.build()), 0.5)
+    weights = Weights.of(with_jepa.wrap(SMALL.build()), 0.5)
     before = deepcopy(weights.average.module.network)
     loss = with_jepa(weights.denoiser, *batch, generator=noise(), average=weights.average)
     loss.backward()
     with torch.no_grad():
         for parameter in weights.denoiser.parameters():
             parameter -= 0.1
-    weights.follow()
+    weights.update_average()
     after = weights.average.module.network
     for old, new in zip(before.parameters(), after.parameters(), strict=True):
         torch.testing.assert_close(new, old - 0.05)
@@ -213,12 +207,12 @@ def test_a_step_looks_at_no_number(declared, objective, monkeypatch: pytest.Monk
     monkeypatch.setattr(recombine.denoiser, "_readable", lambda value: False)
     with FakeTensorMode(allow_non_fake_inputs=True):
         with_jepa, rng = JEPA(objective), noise()
-        model = with_jepa.module(declared.build())
-        average, batch = with_jepa.module(declared.build()), batch_of(declared, rng)
+        model = with_jepa.wrap(declared.build())
+        average, batch = with_jepa.wrap(declared.build()), batch_of(declared, rng)
         with_jepa(model, *batch, generator=rng, average=average).backward()
 
 
-def unexplained(with_jepa: WithJepa, weights: Weights, seen: Tensor) -> float:
+def unexplained(with_jepa: MaskedJepa, weights: Weights, seen: Tensor) -> float:
     """The error at hidden tokens over that of a guess that is the same for all images."""
     condition, hidden = torch.zeros(len(seen), 2, 2), torch.ones(len(seen), 4, 4).bool()
     hidden[:, 0] = False
@@ -232,7 +226,7 @@ def unexplained(with_jepa: WithJepa, weights: Weights, seen: Tensor) -> float:
 def test_predictors_learn_what_the_average_sees(rng: torch.Generator):
     """All tokens of an image are the same code: what is hidden can be told from what is not."""
     with_jepa = Jepa((0, 2), weight=1.0)(MaskedCrossEntropy())
-    weights = Weights.of(with_jepa.module(SMALL.build()), 0.9)
+    weights = Weights.of(with_jepa.wrap(SMALL.build()), 0.9)
     optimizer = torch.optim.Adam(weights.denoiser.parameters(), lr=3e-3)
     every = torch.arange(8)[:, None, None].expand(-1, 4, 4)
     assert unexplained(with_jepa, weights, every) > 1
@@ -242,7 +236,7 @@ def test_predictors_learn_what_the_average_sees(rng: torch.Generator):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        weights.follow()
+        weights.update_average()
     assert unexplained(with_jepa, weights, every) < 0.5
     whole = weights.average(every, torch.zeros(8, 4, 4).bool(), torch.zeros(8, 2, 2))
     assert target_spread(whole.states[2]).alarm is None
@@ -251,9 +245,9 @@ def test_predictors_learn_what_the_average_sees(rng: torch.Generator):
 @pytest.mark.parametrize("layer", [11, 8, -1])
 def test_a_layer_that_is_not_there_is_named(layer: int):
     network = replace(SMALL, layers=8).build()
-    with pytest.raises(ValueError, match=rf"the network has 8 layers, 0..7; got {layer}"):
-        Jepa(layers=(3, layer))(MaskedCrossEntropy()).module(network)
-    Jepa(layers=(0, 7))(MaskedCrossEntropy()).module(network)
+    with pytest.raises(ValueError, match=rf"the network has the layers 0..7; got {layer}"):
+        Jepa(layers=(3, layer))(MaskedCrossEntropy()).wrap(network)
+    Jepa(layers=(0, 7))(MaskedCrossEntropy()).wrap(network)
 
 
 def test_what_cannot_be_declared_is_refused():
@@ -266,9 +260,28 @@ def test_what_cannot_be_declared_is_refused():
             Jepa(weight=weight)
 
 
+def test_measurements_see_the_objective_and_the_network_through_jepa(rng: torch.Generator):
+    inner = MaskedCrossEntropy()
+    both, seen = JEPA(inner), torch.randint(8, (2, 4, 4), generator=rng)
+    model, hidden = both.wrap(SMALL.build()), torch.ones(2, 4, 4).bool()
+    predicted = model(seen, hidden, torch.ones(2, 2, 2))
+    expected = inner.prediction_quality(predicted, seen, hidden)
+    assert torch.equal(both.prediction_quality(predicted, seen, hidden), expected)
+    assert both.noisy_tokens(seen, rng) == ()
+    assert model.inside() == model.network.inside()
+    spreads = both.target_spreads(model, seen, torch.ones(2, 2, 2))
+    assert list(spreads) == [0, 2]
+    assert isinstance(both, LearnsFromAverage)
+    assert not isinstance(inner, LearnsFromAverage)
+    with pytest.raises(ValueError, match="call it with average="):
+        both(model, seen, torch.ones(2, 2, 2), generator=rng)
+    with pytest.raises(ValueError, match="needs a masked model; got Linear"):
+        both.wrap(torch.nn.Linear(2, 2))
+
+
 def test_jepa_is_attached_in_one_line():
-    assert Jepa()(MaskedCrossEntropy()) == WithJepa(MaskedCrossEntropy(), Jepa((3, 5, 7), 0.6))
-    assert Jepa()(Diffusion()) == WithJepa(Diffusion(), Jepa((3, 5, 7), 0.6))
+    assert Jepa()(MaskedCrossEntropy()) == MaskedJepa(MaskedCrossEntropy(), Jepa((3, 5, 7), 0.6))
+    assert Jepa()(Diffusion()) == DiffusionJepa(Diffusion(), Jepa((3, 5, 7), 0.6))
 
 
 def test_states_that_are_all_equal_have_collapsed():

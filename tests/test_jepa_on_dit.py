@@ -29,7 +29,7 @@ def perturbed(module: nn.Module) -> nn.Module:
 @pytest.fixture
 def parts(rng: torch.Generator):
     """A model, its average, and a batch."""
-    model = perturbed(OBJECTIVE.module(SMALL.build()))
+    model = perturbed(OBJECTIVE.wrap(SMALL.build()))
     average = perturbed(deepcopy(model)).eval()
     image, told = (torch.randn(5, *shape, generator=rng) for shape in ((2, 4, 4), (3,)))
     return model, average, image, told
@@ -92,7 +92,7 @@ def test_without_weight_nothing_changes(parts):
 
 def test_predictors_learn():
     torch.manual_seed(0)
-    weights = Weights.of(OBJECTIVE.module(SMALL.build()), ema=0.9)
+    weights = Weights.of(OBJECTIVE.wrap(SMALL.build()), ema=0.9)
     model, average = weights.denoiser, weights.average.module
     step = Step(weights, OBJECTIVE, 1.0, noise(), average=average)
     step.set_rate(3e-3)
@@ -109,5 +109,5 @@ def test_predictors_learn():
 
 
 def test_layers_are_counted():
-    with pytest.raises(ValueError, match="the network has 3 layers, 0..2; got 3"):
-        Jepa(layers=(3,))(Diffusion()).module(SMALL.build())
+    with pytest.raises(ValueError, match="the network has the layers 0..2; got 3"):
+        Jepa(layers=(3,))(Diffusion()).wrap(SMALL.build())

@@ -109,10 +109,10 @@ def test_a_place_is_heard_relative_to_the_cell(rng: torch.Generator):
     """Two cells with the same place at the same offset are told the same."""
     network = perturbed(replace(SMALL, entry=Places(1)))
     x, place = torch.zeros(1, 2, 12, 12), torch.tensor([[[0.4, 0.3, 1.0]]])
-    told = network.told(place, x)
-    further = network.told(place + torch.tensor([1 / 6, 2 / 6, 0]), x)
+    told = network.condition(place, x)
+    further = network.condition(place + torch.tensor([1 / 6, 2 / 6, 0]), x)
     torch.testing.assert_close(further[:, 2:, 1:], told[:, :-2, :-1], rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(network.told(place + 0.02, x), told)
+    assert not torch.allclose(network.condition(place + 0.02, x), told)
 
 
 def test_the_order_of_places_means_nothing_and_absent_ones_say_nothing(rng: torch.Generator):
@@ -127,7 +127,7 @@ def test_the_order_of_places_means_nothing_and_absent_ones_say_nothing(rng: torc
 
 def test_a_place_on_the_far_border_belongs_to_the_last_cell(rng: torch.Generator):
     network = perturbed(replace(SMALL, window=0, entry=Places(1)))
-    told = network.told(torch.tensor([[[1.0, 1.0, 1.0]]]), torch.zeros(1, 2, 12, 12))
+    told = network.condition(torch.tensor([[[1.0, 1.0, 1.0]]]), torch.zeros(1, 2, 12, 12))
     assert (told[0].norm(dim=-1) > 0).nonzero().tolist() == [[5, 5]]
 
 
@@ -188,7 +188,7 @@ def test_depth_and_width_are_the_same_for_every_window():
         "first.around.weight",
         "second.around.weight",
         "border.weight",
-        "told.embed.weight",
+        "condition.embed.weight",
     }
 
 

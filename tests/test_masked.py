@@ -1,5 +1,6 @@
 """Masked models: what is hidden does not matter, what is visible does not count."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import e, log, pi
 from statistics import NormalDist
@@ -12,20 +13,17 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 
 import recombine.denoiser
 from recombine.models.blocks import parameters_of
-from recombine.models.heads import DiffusionHead, Gaussian, GaussianMixture, LogitHead, MixtureHead
+from recombine.models.heads import DiffusionHead, GaussianMixture, LogitHead, MixtureHead
 from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion, Dropout
 from recombine.objectives.masked import (
-    Blocks,
     Corruption,
     MaskedCrossEntropy,
     MaskedDiffusion,
-    MaskedMean,
     MaskedMixture,
     MostHidden,
     hide,
     log_density,
-    scattered,
 )
 from recombine.share import SharedDraws
 
@@ -38,18 +36,15 @@ CODES, MIXTURE, DENOISING = (
         DiffusionHead(latent=3, width=16),
     )
 )
-GAUSSIAN = replace(SMALL, head=Gaussian(latent=3))
 OBJECTIVES = [
     (CODES, MaskedCrossEntropy()),
     (MIXTURE, MaskedMixture()),
-    (GAUSSIAN, MaskedMean()),
     (DENOISING, MaskedDiffusion(draws=2)),
-    (CODES, MaskedCrossEntropy(Blocks())),
 ]
-ANSWERS = ("codes", "mixture", "means", "denoising")
-STEERED = replace(CODES, adaln=True)
-each_model = pytest.mark.parametrize("declared", [CODES, MIXTURE, GAUSSIAN, DENOISING, STEERED])
-either_way = pytest.mark.parametrize("declared", [CODES, STEERED])
+KINDS = ("codes", "mixture", "denoising")
+ADALN = replace(CODES, adaln=True)
+each_model = pytest.mark.parametrize("declared", [CODES, MIXTURE, DENOISING, ADALN])
+either_way = pytest.mark.parametrize("declared", [CODES, ADALN])
 each_objective = pytest.mark.parametrize(("declared", "objective"), OBJECTIVES)
 
 
@@ -77,9 +72,7 @@ def flat(output: Tensor | GaussianMixture) -> Tensor:
     return torch.cat([part.flatten() for part in parts])
 
 
-@pytest.mark.parametrize(
-    "head", [LogitHead(256), MixtureHead(8, 16), Gaussian(8), DiffusionHead(8, 3)]
-)
+@pytest.mark.parametrize("head", [LogitHead(256), MixtureHead(8, 16), DiffusionHead(8, 3)])
 def test_a_model_of_the_study_has_at_most_four_million_weights(head):
     assert 2_900_000 < parameters_of(Masked(head=head)) <= 4_000_000
 
@@ -147,7 +140,7 @@ def test_states_are_the_image_tokens_after_each_layer(declared: Masked, rng: tor
 
 def test_factors_add_up_where_they_steer(rng: torch.Generator):
     """Told of both, every shift, scale and gate changes by what each factor changes alone."""
-    steering = perturbed(STEERED.build()).steering
+    steering = perturbed(ADALN.build()).adaln
     both = told(3, rng)
     nothing, first, second = torch.zeros_like(both), both.clone(), both.clone()
     first[:, 1], second[:, 0] = 0, 0
@@ -158,24 +151,24 @@ def test_factors_add_up_where_they_steer(rng: torch.Generator):
     assert (one - other).abs().max() > 0.1
     twice = torch.cat(steering(2 * both), dim=1)
     assert torch.allclose(twice - silent, 2 * (all_told - silent), atol=1e-5)
-    assert all_told.shape == (3, (6 * STEERED.layers + 2) * STEERED.width)
+    assert all_told.shape == (3, (6 * ADALN.layers + 2) * ADALN.width)
 
 
 def test_what_steers_is_heard_in_every_layer(rng: torch.Generator):
-    model, tokens = perturbed(STEERED.build()), tokens_of(STEERED, 1, rng)
+    model, tokens = perturbed(ADALN.build()), tokens_of(ADALN, 1, rng)
     hidden, condition = torch.ones(1, 4, 4).bool(), told(1, rng)
     kept = model(tokens, hidden, condition)
-    for layer in range(STEERED.layers + 1):
-        changed = [0.0] * (STEERED.layers + 1)
+    for layer in range(ADALN.layers + 1):
+        changed = [0.0] * (ADALN.layers + 1)
         changed[layer] = 0.1
-        plain = model.steering.forward
-        model.steering.forward = lambda told, plain=plain, changed=changed: tuple(
+        plain = model.adaln.forward
+        model.adaln.forward = lambda told, plain=plain, changed=changed: tuple(
             each + more for each, more in zip(plain(told), changed, strict=True)
         )
         other = model(tokens, hidden, condition)
-        model.steering.forward = plain
+        model.adaln.forward = plain
         same = [torch.equal(a, b) for a, b in zip(kept.states, other.states, strict=True)]
-        assert same == [at < layer for at in range(STEERED.layers)]
+        assert same == [at < layer for at in range(ADALN.layers)]
         assert not torch.allclose(kept.output, other.output)
 
 
@@ -261,14 +254,13 @@ def test_what_cannot_be_read_is_refused(rng: torch.Generator):
         MIXTURE.build()(torch.zeros(2, 3, 4, 4), hidden, condition, *noisy)
 
 
-@pytest.mark.parametrize("mask", [scattered, Blocks(), Blocks(largest=5)])
-def test_two_in_pi_of_the_tokens_are_hidden(mask, rng: torch.Generator):
-    share = hide(mask, torch.empty(100_000, 7, 7), rng).float().mean((1, 2))
+def test_two_in_pi_of_the_tokens_are_hidden(rng: torch.Generator):
+    share = hide(torch.empty(100_000, 7, 7), rng).float().mean((1, 2))
     assert share.mean().item() == pytest.approx(2 / pi, abs=0.005)
 
 
 def test_the_share_that_is_hidden_follows_its_law(rng: torch.Generator):
-    share = hide(scattered, torch.empty(20_000, 32, 32), rng).float().mean((1, 2))
+    share = hide(torch.empty(20_000, 32, 32), rng).float().mean((1, 2))
     for most in (0.1, 0.3, 0.5, 0.8):
         # arccos(u) / (pi / 2) <= p means u >= cos(pi p / 2).
         exact = 1 - torch.tensor(pi / 2 * most).cos()
@@ -279,7 +271,7 @@ def test_most_are_hidden_as_the_normal_law_has_it(rng: torch.Generator):
     """Of 1 + sigma z, z below 0 and above (least - 1) / sigma: mean and quantiles are known."""
     declared, law, high = MostHidden(0.4, 0.3), NormalDist(1, 0.3), 0.5
     low = law.cdf(0.4)
-    share = hide(scattered, torch.empty(20_000, 32, 32), rng, declared).float().mean((1, 2))
+    share = hide(torch.empty(20_000, 32, 32), rng, declared).float().mean((1, 2))
     mean = 1 - 0.3**2 * (law.pdf(1) - law.pdf(0.4)) / (high - low)
     assert share.mean().item() == pytest.approx(mean, abs=0.003)
     for most in (0.5, 0.7, 0.9):
@@ -305,50 +297,24 @@ def test_a_spread_of_shares_is_positive(spread: float):
 
 
 @each_objective
-def test_an_objective_hides_as_many_as_it_is_told(declared, objective, rng: torch.Generator):
+def test_an_objective_hides_the_declared_share(declared, objective, rng: torch.Generator):
     tokens = tokens_of(declared, 500, rng)
-    asked = replace(objective, portion=MostHidden(0.9)).asked(tokens, rng)
-    assert asked.hidden.float().mean().item() == pytest.approx(0.95, abs=0.02)
+    drawn = replace(objective, portion=MostHidden(0.9)).corrupted(tokens, rng)
+    assert drawn.hidden.float().mean().item() == pytest.approx(0.95, abs=0.02)
 
 
-@pytest.mark.parametrize("mask", [scattered, Blocks()])
-def test_something_is_always_hidden(mask, rng: torch.Generator):
-    hidden = hide(mask, torch.empty(50_000, 2, 2), rng)
+def test_something_is_always_hidden(rng: torch.Generator):
+    hidden = hide(torch.empty(50_000, 2, 2), rng)
     assert hidden.any(2).any(1).all()
     assert (hidden.sum((1, 2)) == 1).any()
 
 
 def test_tokens_are_hidden_independently_given_the_share(rng: torch.Generator):
-    number = scattered(100_000, 2, rng).flatten(1)
-    below = (number < 0.3).double()
-    torch.testing.assert_close(below.mean(0), torch.full((4,), 0.3).double(), atol=5e-3, rtol=0)
-    assert (torch.corrcoef(below.T) - torch.eye(4)).abs().max() < 0.015
-
-
-def test_blocks_are_rectangles_of_the_declared_sizes(rng: torch.Generator):
-    number = Blocks(largest=3)(500, 8, rng)
-    heights, widths = set(), set()
-    for image in number:
-        for value in image.unique():
-            row, column = (image == value).nonzero().T
-            high, wide = row.max() - row.min() + 1, column.max() - column.min() + 1
-            assert len(row) == high * wide
-            heights.add(int(high))
-            widths.add(int(wide))
-    # 3 / sqrt(0.75) = 3.46 and 3 sqrt(1.5) = 3.67.
-    assert heights == {1, 2, 3}
-    assert widths == {1, 2, 3, 4}
-
-
-def test_blocks_begin_anywhere(rng: torch.Generator):
-    number = Blocks(largest=4)(4000, 8, rng)
-    border = (number[:, :, 1:] != number[:, :, :-1]).float().mean((0, 1))
-    assert border.max() - border.min() < 0.04
-
-
-def test_blocks_have_a_size():
-    with pytest.raises(ValueError, match="at least 1 token; got a largest side of 0"):
-        Blocks(largest=0)
+    """All 16 would be visible in .7^16 = .003 of images; there one is hidden."""
+    hidden = hide(torch.empty(100_000, 4, 4), rng, lambda draw: 0 * draw + 0.3)
+    hidden = hidden.flatten(1).double()
+    torch.testing.assert_close(hidden.mean(0), torch.full((16,), 0.3).double(), atol=6e-3, rtol=0)
+    assert (torch.corrcoef(hidden.T) - torch.eye(16)).abs().max() < 0.015
 
 
 def test_log_density_is_that_of_torch(rng: torch.Generator):
@@ -369,7 +335,7 @@ def test_losses_are_means_over_hidden_tokens(rng: torch.Generator):
     naive = [
         -logits[place].log_softmax(0)[ids[place]] for place in map(tuple, hidden.nonzero().tolist())
     ]
-    loss = MaskedCrossEntropy().of(Predicted(logits, ()), ids, Corruption(hidden))
+    loss = MaskedCrossEntropy().loss(Predicted(logits, ()), ids, Corruption(hidden))
     torch.testing.assert_close(loss, torch.stack(naive).mean())
 
     latents = tokens_of(MIXTURE, 2, rng)
@@ -379,28 +345,28 @@ def test_losses_are_means_over_hidden_tokens(rng: torch.Generator):
     mixed = mixed._replace(log_weights=torch.zeros(2, 4, 4, 1))
     law = Normal(mixed.means[..., 0, :], mixed.log_scales[..., 0, :].exp())
     exact = -law.log_prob(latents.movedim(1, -1))[hidden].mean()
-    loss = MaskedMixture().of(Predicted(mixed, ()), latents, Corruption(hidden))
+    loss = MaskedMixture().loss(Predicted(mixed, ()), latents, Corruption(hidden))
     torch.testing.assert_close(loss, exact)
 
 
 def test_a_denoising_loss_weighs_the_error_of_each_draw(rng: torch.Generator):
     objective = MaskedDiffusion(draws=3, diffusion=Diffusion(sigma_data=0.4))
     latents = tokens_of(DENOISING, 4, rng)
-    asked = objective.asked(latents, rng)
-    noisy, sigma = asked.noisy
+    drawn = objective.corrupted(latents, rng)
+    noisy, sigma = drawn.noisy
     assert noisy.shape == (4, 3, 4, 4, 3)
     clean = latents.movedim(1, -1)[:, None]
     by = torch.rand(4, 3, 4, 4, 1, generator=rng)
-    loss = objective.of(Predicted(torch.empty(0), (), denoised=clean + by), latents, asked)
+    loss = objective.loss(Predicted(torch.empty(0), (), denoised=clean + by), latents, drawn)
     weight = (sigma**2 + 0.16) / (0.4 * sigma) ** 2
-    exact = (weight * by[..., 0] ** 2).mean(1)[asked.hidden].mean()
+    exact = (weight * by[..., 0] ** 2).mean(1)[drawn.hidden].mean()
     torch.testing.assert_close(loss, exact)
 
 
 def test_noise_is_of_its_level_and_levels_are_log_normal(rng: torch.Generator):
     latents = torch.randn(500, 3, 4, 4, generator=rng)
     objective = MaskedDiffusion(draws=2, diffusion=Diffusion(-0.5, 1.2))
-    noisy, sigma = objective.asked(latents, rng).noisy
+    noisy, sigma = objective.corrupted(latents, rng).noisy
     unit = (noisy - latents.movedim(1, -1)[:, None]) / sigma[..., None]
     assert unit.std().item() == pytest.approx(1, rel=0.01)
     assert abs(unit.mean().item()) < 0.01
@@ -420,29 +386,27 @@ def test_the_best_denoising_loss_on_normal_latents_is_one(rng: torch.Generator):
     assert loss.item() == pytest.approx(1, rel=0.02)
 
 
-@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_visible_tokens_do_not_count(kind: str, rng: torch.Generator):
-    declared, objective = dict(zip(ANSWERS, OBJECTIVES, strict=False))[kind]
+    declared, objective = dict(zip(KINDS, OBJECTIVES, strict=False))[kind]
     seen = tokens_of(declared, 3, rng)
-    asked = objective.asked(seen, rng)
-    answer = declared.build()(seen, asked.hidden, told(3, rng), *asked.noisy)
+    drawn = objective.corrupted(seen, rng)
+    answer = declared.build()(seen, drawn.hidden, told(3, rng), *drawn.noisy)
     parts = answer.output if isinstance(answer.output, GaussianMixture) else (answer.output,)
     if kind == "denoising":
         parts = (answer.denoised,)
-    if kind == "means":
-        parts = (answer.points,)
-    gradients = torch.autograd.grad(objective.of(answer, seen, asked), parts)
+    gradients = torch.autograd.grad(objective.loss(answer, seen, drawn), parts)
     for gradient in gradients:
         per_token = gradient.abs()
         if kind == "denoising":
             per_token = per_token.sum(1)
         while per_token.dim() > 3:
             per_token = per_token.sum(-1)
-        assert torch.equal(per_token != 0, asked.hidden)
+        assert torch.equal(per_token != 0, drawn.hidden)
 
 
 @each_objective
-def test_the_model_is_asked_about_hidden_tokens_with_what_is_told(declared, objective, rng):
+def test_the_model_gets_tokens_hidden_tokens_and_condition(declared, objective, rng):
     asked = []
 
     class Listening(nn.Module):
@@ -456,7 +420,7 @@ def test_the_model_is_asked_about_hidden_tokens_with_what_is_told(declared, obje
 
     seen, condition = tokens_of(declared, 3, rng), told(3, rng)
     loss = objective(Listening(), seen, condition, generator=torch.Generator().manual_seed(5))
-    again = objective.asked(seen, torch.Generator().manual_seed(5))
+    again = objective.corrupted(seen, torch.Generator().manual_seed(5))
     ((tokens, hidden, heard, *noisy),) = asked
     assert torch.equal(tokens, seen)
     assert torch.equal(hidden, again.hidden)
@@ -464,6 +428,43 @@ def test_the_model_is_asked_about_hidden_tokens_with_what_is_told(declared, obje
     for one, other in zip(noisy, again.noisy, strict=True):
         assert torch.equal(one, other)
     assert loss.shape == ()
+
+
+@each_objective
+def test_the_quality_of_a_prediction_is_minus_the_loss_of_its_image(declared, objective, rng):
+    model, condition = perturbed(declared.build()), told(3, rng)
+    seen = tokens_of(declared, 3, rng)
+    drawn = objective.corrupted(seen, torch.Generator().manual_seed(5))
+    noisy = objective.noisy_tokens(seen, torch.Generator().manual_seed(5))
+    predicted = model(seen, drawn.hidden, condition, *noisy)
+    quality = objective.prediction_quality(predicted, seen, drawn.hidden, *noisy)
+    for image in range(3):
+        one = slice(image, image + 1)
+        parts = Corruption(drawn.hidden[one], tuple(each[one] for each in drawn.noisy))
+        alone = model(seen[one], parts.hidden, condition[one], *parts.noisy)
+        loss = objective.loss(alone, seen[one], parts)
+        torch.testing.assert_close(-quality[image], loss, rtol=1e-4, atol=1e-5)
+
+
+@each_model
+def test_neurons_and_heads_are_found_by_layer(declared, rng: torch.Generator):
+    model, widths = declared.build(), {}
+
+    def note(layer: int, kind: str) -> Callable[..., None]:
+        return lambda module, inputs: widths.update({(layer, kind): inputs[0].shape[-1]})
+
+    for layer, parts in model.inside().items():
+        for kind, part in zip(("neurons", "heads"), parts, strict=True):
+            part.register_forward_pre_hook(note(layer, kind))
+    model(tokens_of(declared, 1, rng), torch.ones(1, 4, 4).bool(), told(1, rng))
+    assert widths == {
+        (layer, kind): width
+        for layer in (0, 1)
+        for kind, width in (("neurons", 4 * 32), ("heads", 32))
+    }
+    assert set(model.inside([1])) == {1}
+    with pytest.raises(ValueError, match="the network has the layers 0..1; got 2"):
+        model.inside([2])
 
 
 @each_objective
@@ -481,10 +482,10 @@ def test_a_step_looks_at_no_number(declared, objective, monkeypatch: pytest.Monk
 @each_objective
 def test_processes_share_what_one_would_ask(declared, objective, rng: torch.Generator):
     seen = tokens_of(declared, 6, rng)
-    whole = objective.asked(seen, torch.Generator().manual_seed(5))
+    whole = objective.corrupted(seen, torch.Generator().manual_seed(5))
     for process in range(2):
         with SharedDraws(process, 2):
-            own = objective.asked(seen[process::2], torch.Generator().manual_seed(5))
+            own = objective.corrupted(seen[process::2], torch.Generator().manual_seed(5))
         assert torch.equal(own.hidden, whole.hidden[process::2])
         for one, other in zip(own.noisy, whole.noisy, strict=True):
             assert torch.equal(one, other[process::2])
@@ -529,11 +530,11 @@ def test_cross_entropy_approaches_the_entropy_of_the_law(rng: torch.Generator):
     objective = MaskedCrossEntropy()
     model = trained(CODES, objective, striped, 200)
     seen, condition = striped(512, rng)
-    asked = objective.asked(seen, rng)
+    drawn = objective.corrupted(seen, rng)
     with torch.no_grad():
-        loss = objective.of(model(seen, asked.hidden, condition), seen, asked).item()
+        loss = objective.loss(model(seen, drawn.hidden, condition), seen, drawn).item()
     # A hidden token is known if one of its column is seen; otherwise it is one of four codes.
-    unknown = asked.hidden.all(1, keepdim=True).expand_as(seen)[asked.hidden]
+    unknown = drawn.hidden.all(1, keepdim=True).expand_as(seen)[drawn.hidden]
     exact = log(4) * unknown.float().mean().item()
     assert exact < 0.75
     assert exact - 0.05 < loss < exact + 0.1
@@ -560,7 +561,7 @@ def test_a_denoising_head_approaches_the_best_loss(rng: torch.Generator):
     big = replace(objective, draws=8)
     with torch.no_grad():
         loss = big(model, *clouds(512, rng), generator=rng).item()
-    sigma = big.asked(torch.empty(512, 3, 4, 4), rng).noisy[1]
+    sigma = big.corrupted(torch.empty(512, 3, 4, 4), rng).noisy[1]
     left = 0.09 * sigma**2 / (0.09 + sigma**2)
     exact = (Diffusion().weight(sigma.flatten()) * left.flatten()).mean().item()
     assert exact * 0.95 < loss < exact * 1.15

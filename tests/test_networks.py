@@ -280,19 +280,25 @@ def test_an_image_of_the_wrong_size_is_named(declared):
     ("declare", "message"),
     [
         (lambda: Vector(0), r"width is at least 1; got Vector\(width=0, waves=0\)"),
-        (lambda: Tokens(1, 4), "a number to say and a flag; got width 1"),
+        (lambda: Tokens(1, 4), "a number and a flag at least; got width 1"),
         (lambda: replace(UNET, blocks=0), "blocks is at least 1"),
         (lambda: replace(UNET, multipliers=()), r"a positive multiplier; got \(\)"),
         (lambda: replace(UNET, multipliers=(1, 0)), r"a positive multiplier; got \(1, 0\)"),
         (lambda: replace(UNET, size=18), "18 pixels cannot be shrunk 4-fold"),
         (lambda: replace(UNET, attention=(16,)), r"some of the sides \(8, 4\); got \[16\]"),
         (lambda: replace(UNET, head=5), "16 channels cannot be cut into heads of 5"),
-        (lambda: replace(UNET, attention=(), entry=Tokens(3, 4)), "heard by attention"),
+        (
+            lambda: replace(UNET, attention=(), entry=Tokens(3, 4)),
+            "condition tokens need attention",
+        ),
         (
             lambda: replace(UNET, entry=FactorRows(3, 2)),
-            r"no tokens .* got Rows\(factors=3, features=2\)",
+            r"no tokens .* got FactorRows\(factors=3, features=2\)",
         ),
-        (lambda: FactorRows(0, 2), r"factors is at least 1; got Rows\(factors=0, features=2\)"),
+        (
+            lambda: FactorRows(0, 2),
+            r"factors is at least 1; got FactorRows\(factors=0, features=2\)",
+        ),
         (lambda: replace(DIT, patch=3), "a side of 8 has no whole patches of 3"),
         (lambda: replace(DIT, heads=3), "a multiple of 4 and of 3, the heads; got 16"),
         (lambda: replace(LOCAL, window=6), "reaches 0 to 5 cells to each side; got 6"),
@@ -323,8 +329,9 @@ def test_a_condition_takes_the_precision_of_the_image(kind: torch.dtype):
     x = torch.zeros(1, 1, 2, 2, dtype=torch.float64)
     for entry, shape in [(Vector(4), (1, 4)), (Channels(1), (1, 2, 2)), (Tokens(2, 2), (1, 2, 2))]:
         parts = read(entry, torch.ones(shape, dtype=kind), x)
-        values = [part for part in parts[:3] if part is not None]
-        assert [part.dtype for part in values] == [torch.float64]
+        values = parts.context.tokens if parts.context else parts.vector
+        values = parts.channels if values is None else values
+        assert values.dtype == torch.float64
 
 
 TOKEN_NETWORKS = [replace(UNET, entry=Tokens(3, 4)), replace(DIT, entry=Tokens(3, 4))]
@@ -405,8 +412,8 @@ def test_a_condition_takes_one_form_only(rng: torch.Generator):
         [name for name in NetworkCondition._fields if getattr(form, name) is not None]
         for form in forms
     ]
-    assert filled == [[], ["vector"], ["channels"], ["tokens", "present"]]
-    assert torch.equal(forms[3].tokens, said[3][..., :-1])
+    assert filled == [[], ["vector"], ["channels"], ["context"]]
+    assert torch.equal(forms[3].context.tokens, said[3][..., :-1])
 
 
 def test_waves_tell_places_apart_and_zeros_still_say_nothing():
@@ -417,7 +424,7 @@ def test_waves_tell_places_apart_and_zeros_still_say_nothing():
     answer = network(x[:1].expand_as(x), clock, near)
     plain = perturbed(replace(declared, entry=Vector(3)))(x[:1].expand_as(x), clock, near)
     assert (answer[0] - answer[1]).abs().max() > 3 * (plain[0] - plain[1]).abs().max()
-    hears = network.embedding.told
+    hears = network.embedding.condition
     assert not hears(torch.zeros(1, 3)).any()
     assert hears.layer.in_features == 3 * (2 * 4 + 1)
 
@@ -429,7 +436,7 @@ def test_shifts_scales_and_gates_are_sums_over_what_is_told():
     dit = perturbed(replace(DIT, entry=Vector(9)))
     of_dit = dit.modulation(dit.embedding(torch.ones(4), told.flatten(1)))
     masked = perturbed(Masked(side=2, features=2, width=16, layers=2, heads=2, adaln=True))
-    for moves in (of_dit, torch.cat(masked.steering(told), dim=1)):
+    for moves in (of_dit, torch.cat(masked.adaln(told), dim=1)):
         nothing, one, other, both = moves
         torch.testing.assert_close(both - nothing, (one - nothing) + (other - nothing))
         assert (one - nothing).abs().max() > 0.1

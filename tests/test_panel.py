@@ -1,22 +1,23 @@
 """The maps of what a place depends on: which place, which share, which model."""
 
+import numpy as np
 import pytest
 import torch
 
 from recombine.commands import demo, panel
-from recombine.commands.panel import InfluenceMap
 from recombine.commands.tour import TOUR, TRUTH, StudyNumbers, Visit
+from recombine.figures.locality import HeatMap
 from recombine.measurement import Measurement
 from recombine.report.page import Section
 
 REQUESTED = [(0.2, 0.3), (0.6, 0.7), (0.8, 0.2)]
 
 
-def shown(shares: list[float]) -> InfluenceMap:
+def shown(shares: list[float]) -> HeatMap:
     """A map of the second place, on which only the lower left pixel has influence."""
-    pixels = [[0.0] * 32 for _ in range(32)]
-    pixels[31][0] = 1.0
-    return InfluenceMap("11.6", (0.609, 0.703), pixels, REQUESTED, shares)
+    pixels = np.zeros((32, 32))
+    pixels[31, 0] = 1.0
+    return HeatMap(11.6, (0.609, 0.703), pixels, np.array(REQUESTED), np.array(shares))
 
 
 def visit(number: int, locality: float | None) -> Visit:
@@ -25,7 +26,7 @@ def visit(number: int, locality: float | None) -> Visit:
 
 
 @pytest.fixture
-def maps(monkeypatch: pytest.MonkeyPatch) -> dict[str, InfluenceMap]:
+def maps(monkeypatch: pytest.MonkeyPatch) -> dict[str, HeatMap]:
     kept = {"grid_all": shown([0.02, 0.95, 0.03]), "grid_one": shown([0.7, 0.1, 0.2])}
     monkeypatch.setattr(panel, "influence_map", kept.get)
     return kept
@@ -36,9 +37,7 @@ def only(sections: list[Section]) -> Section:
     return section
 
 
-def test_each_model_has_a_map_and_the_share_of_the_object_requested_there(
-    maps: dict[str, InfluenceMap],
-):
+def test_each_model_has_a_map_and_the_share_of_the_object_requested_there(maps: dict[str, HeatMap]):
     section = only(panel.dependence([Visit(TRUTH, ()), visit(0, 0.75), visit(1, 0.25)]))
     assert section.command == "recombine measure zoo:grid_all --what locality"
     one, other = section.groups
@@ -72,7 +71,7 @@ def test_every_requested_place_has_a_circle_and_the_own_one_is_blue():
     assert all(colour != (255, 255, 255) for colour in colours)
 
 
-def test_models_without_a_map_or_a_measurement_are_left_out(maps: dict[str, InfluenceMap]):
+def test_models_without_a_map_or_a_measurement_are_left_out(maps: dict[str, HeatMap]):
     assert panel.dependence([]) == []
     assert panel.dependence([Visit(TRUTH, ()), visit(0, None), visit(2, 0.5)]) == []
     section = only(panel.dependence([visit(0, None), visit(1, 0.5)]))
@@ -86,12 +85,12 @@ def test_the_map_of_a_shipped_model_is_of_four_places_at_high_noise(name: str, m
     assert len(found.shares) == len(found.requested) == 4
     assert sum(found.shares) == pytest.approx(1, abs=0.01)
     assert 0.1 < found.shares[found.own] < most
-    assert float(found.sigma) > 5
-    assert max(map(max, found.pixels)) == pytest.approx(1, abs=0.01)
+    assert found.sigma > 5
+    assert found.pixels.max() == pytest.approx(1, abs=0.01)
 
 
 def test_the_section_stands_between_the_counts_and_the_full_study(
-    maps: dict[str, InfluenceMap], monkeypatch: pytest.MonkeyPatch
+    maps: dict[str, HeatMap], monkeypatch: pytest.MonkeyPatch
 ):
     for name in ("counts", "study", "further", "worlds"):
         monkeypatch.setattr(demo, name, lambda *_, name=name: Section(name))

@@ -1,7 +1,7 @@
 """Exact coverage against areas known from geometry and against a loop over many points."""
 
 from dataclasses import replace
-from math import cos, pi, radians, sin, sqrt
+from math import cos, pi, radians, sin
 
 import numpy as np
 import pytest
@@ -19,7 +19,6 @@ from recombine.render.raster import (
     centres_inside,
     coverage,
     flat_scenes,
-    object_mask,
     painted,
 )
 from recombine.scene import SHAPES, Scenes, concatenate
@@ -184,9 +183,6 @@ def test_later_objects_cover_earlier_ones():
     torch.testing.assert_close(image[:, 4, 4], torch.zeros(3).double())
     torch.testing.assert_close(image[:, 4, 1], below.colour[0, 0])
     torch.testing.assert_close(image[:, 0, 0], below.backdrop[0, 0])
-    mask = object_mask(share)[0]
-    assert (mask[4, 4], mask[4, 1], mask[0, 0]) == (2, 1, 0)
-    assert torch.equal(mask.flatten().bincount(), torch.tensor([64 - 36, 36 - 16, 16]))
 
 
 def test_a_pixel_mixes_colours_by_area():
@@ -203,11 +199,6 @@ def test_rounding_in_a_blur_does_not_leave_the_range_of_colours():
     assert image.unique().tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(("size", "owned"), [(sqrt(0.124), 0), (sqrt(0.126), 1)])
-def test_the_mask_belongs_to_who_covers_half(size: float, owned: int):
-    assert object_mask(coverage(alone(SQUARE, 0.5, 0.5, size), 2))[0, 1, 1] == owned
-
-
 @KINDS
 @pytest.mark.parametrize("x", [0.0, float("nan")])
 def test_absent_objects_leave_no_trace_whatever_they_hold(kind: int, x: float):
@@ -216,7 +207,6 @@ def test_absent_objects_leave_no_trace_whatever_they_hold(kind: int, x: float):
     scenes = stacked(here, gone).without(1)
     share = coverage(scenes, 8)
     assert torch.equal(painted(share, scenes), painted(coverage(here, 8), here))
-    assert torch.equal(object_mask(share), object_mask(coverage(here, 8)))
     inside = centres_inside(scenes, 8)
     assert torch.equal(inside[:, 0], centres_inside(here, 8)[:, 0])
     assert not inside[:, 1].any()
@@ -261,7 +251,6 @@ def test_no_scenes_and_no_objects_are_fine():
     empty = scenes.without(0)
     image = painted(coverage(empty, 4), empty)
     torch.testing.assert_close(image, empty.backdrop[:, 0, :, None, None].expand(1, 3, 4, 4))
-    assert not object_mask(coverage(empty, 4)).any()
 
 
 def test_what_cannot_be_drawn_says_so():

@@ -16,7 +16,7 @@ from torch import Tensor
 from recombine import __main__ as command_line
 from recombine.commands import choice, render
 from recombine.draw import whole
-from recombine.scene import Composition, Factor, Scenes, World, concept_rows
+from recombine.scene import Concepts, Factor, Scenes, World, concept_rows
 from recombine.worlds import WORLDS, scene_file
 
 COLOUR = Factor("colour", ("red", "green", "blue"))
@@ -29,7 +29,7 @@ class Dots:
 
     size: int = 8
     objects: tuple[int, int] = (1, 2)
-    among: tuple[Composition, ...] = ()
+    among: tuple[Concepts, ...] = ()
 
     name: ClassVar[str] = "dots"
     factors: ClassVar[tuple[Factor, ...]] = (COLOUR, SIDE)

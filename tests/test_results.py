@@ -18,6 +18,7 @@ from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.results import Origin, Results, Row, keep, notes, read, rows, store, write
 from recombine.results.query import arrays, records, runs, table
+from recombine.studies import load, names
 
 LEVELS = {"condition": "grid_all", "network": "unet"}
 
@@ -223,6 +224,7 @@ def test_an_older_file_is_upgraded_step_by_step(tmp_path: Path, monkeypatch: pyt
 
 def test_runs_are_kept_a_file_a_study_and_replace_what_they_were(tmp_path: Path):
     maps = {"grid_all/seed0/map": np.zeros(2), "grid_all/seed1/map": np.ones(2)}
+    maps |= {"grid_all/seed0/gone": np.ones(2)}
     keep([results(), results(seed=1), results("base", study="toy")], tmp_path, maps)
     assert sorted(each.name for each in tmp_path.glob("*.csv")) == ["length.csv", "toy.csv"]
     again = {"grid_all/seed0/map": np.full(2, 5.0)}
@@ -293,3 +295,13 @@ def test_the_results_of_the_repository_are_small_and_whole():
     assert len(found) > 100
     assert sum(each.stat().st_size for each in home.rglob("*") if each.is_file()) < 6_000_000
     assert {each.origin.study for each in found} == {each.stem for each in home.glob("*.csv")}
+
+
+def test_every_run_on_record_is_a_cell_of_its_study_with_its_levels():
+    """Scripts measured speeds, Blender, adjacent places and the theory of concept space."""
+    declared = {name: load(name).levels for name in names()}
+    for found in read(Path(__file__).parents[1] / "results"):
+        origin = found.origin
+        if origin.study in ("bench", "fidelity", "guidance") or origin.cell == "theory":
+            continue
+        assert declared[origin.study][origin.cell] == origin.levels, origin.run

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image, ImageChops
-from recombine.experiment import Trained
 
 from recombine import __main__ as command_line
 from recombine import zoo
@@ -16,7 +15,8 @@ from recombine.commands import sample
 from recombine.commands.console import drawing
 from recombine.measurement import Measurement, student_t
 from recombine.report.picture import Ring, enlarged
-from small_zoo import SIZE, bright_pixels, painted, shipped, use
+from recombine.run import Model
+from small_zoo import NAME, SIZE, bright_pixels, painted, shipped, use
 
 Said = Callable[..., tuple[int, str, str]]
 
@@ -47,10 +47,10 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
 def obedient(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Models that draw at every requested place but one, and a reader of what they draw."""
 
-    def images(self: Trained, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def images(self: Model, condition: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         return painted(condition, missing=1)
 
-    monkeypatch.setattr(Trained, "images", images)
+    monkeypatch.setattr(Model, "images", images)
     monkeypatch.setattr(zoo, "names", lambda folder=None: ["detector", "grid_all"])
     monkeypatch.setattr(zoo, "detector", lambda: bright_pixels)
 
@@ -181,8 +181,8 @@ def test_the_condition_may_be_of_no_object(said: Said, obedient: None):
 
 
 def test_own_runs_are_drawn_with_too(said: Said, folder: Path):
-    run = folder.parent / "length_generalization" / "grid_all" / "seed0"
-    named = ["length_generalization:grid_all", "--runs", str(folder.parent)]
+    run = folder.parent / NAME / "grid_all" / "seed0"
+    named = [f"{NAME}:grid_all", "--runs", str(folder.parent)]
     for words in (named, [str(run)], [str(run / "checkpoint-4.safetensors")]):
         assert said("sample", *words, "--at", "0.5,0.5", "--out", "x.png")[0] == 0
 
@@ -220,7 +220,7 @@ def test_a_place_left_of_the_image_is_named(said: Said):
     [
         ("zoo:circles", "zoo:circles is not conditioned on places; --at is not for it"),
         ("zoo:grid_al", "; did you mean grid_all?"),
-        ("no/where", "no/where is not there; expected zoo:NAME, an experiment, a run's folder"),
+        ("no/where", "no/where is not there; expected zoo:NAME, STUDY:CELL, a run's folder"),
     ],
 )
 def test_a_model_that_is_not_conditioned_on_places_is_named(
@@ -291,7 +291,7 @@ def test_a_shipped_model_is_measured_with_chosen_settings(said: Said):
     }
 
 
-def test_without_settings_every_question_is_asked_as_declared(said: Said):
+def test_without_settings_all_is_measured_as_declared(said: Said):
     printed = json.loads(said("measure", "zoo:grid_all", "--json")[1])["measurements"]
     assert {name: each["n"] for name, each in printed.items()} == {
         "count@1": 3,
@@ -306,10 +306,10 @@ def test_without_settings_every_question_is_asked_as_declared(said: Said):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["zoo:grid_all", "--what", "lenght"], "question 'lenght' is not one of length; did you"),
-        (["zoo:list_all", "--what", "length"], "there is no question 'length' here; plain measure"),
-        (["zoo:list_all", "--samples", "3"], "these questions have no samples to set; got 3"),
-        (["zoo:list_all", "--objects", "3"], "these questions have no objects to set; got (3,)"),
+        (["zoo:grid_all", "--what", "lenght"], "measurement 'lenght' is not one of length,"),
+        (["zoo:grid_all", "--what", "lenght"], "did you mean length?"),
+        (["zoo:list_all", "--samples", "3"], "steps has no samples to set; got 3"),
+        (["zoo:list_all", "--objects", "3"], "steps has no objects to set; got (3,)"),
         (["zoo:grid_all", "--samples", "0"], "--samples is at least 1; got 0"),
         (["zoo:grid_all", "--objects", "3-1"], "expected whole numbers such as 3,6-9"),
         (["zoo:nothing"], "zoo:nothing is not one of circles, grid_all,"),

@@ -134,9 +134,9 @@ def test_the_posterior_names_the_component():
 
 def test_impossible_conditions_are_named():
     x, sigma = torch.zeros(1, CELLS), torch.ones(1)
-    with pytest.raises(ValueError, match=r"never tells of objects in the cells \[0, 1, 2, 3\]"):
+    with pytest.raises(ValueError, match=r"never marks objects in the cells \[0, 1, 2, 3\]"):
         scene_law((CELLS,), marks_all)(x, sigma, torch.tensor([[1, 1, 1, 1, 0, 0]]))
-    with pytest.raises(ValueError, match=r"never tells of objects in the cells \[2, 5\]"):
+    with pytest.raises(ValueError, match=r"never marks objects in the cells \[2, 5\]"):
         scene_law((CELLS,), marks_one)(x, sigma, torch.tensor([[0, 0, 1, 0, 0, 1]]))
     with pytest.raises(ValueError, match="marks 6 cells; got 5"):
         scene_law((CELLS,), marks_one)(x, sigma, torch.ones(1, 5))

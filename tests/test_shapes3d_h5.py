@@ -177,5 +177,5 @@ def test_without_h5py_the_line_says_how_to_get_it(tmp_path: Path, monkeypatch):
 
 def test_a_composition_the_file_does_not_hold_is_refused(tmp_path: Path):
     path = write_shapes3d(tmp_path / "a.h5")
-    with pytest.raises(ValueError, match="no image has an asked composition"):
+    with pytest.raises(ValueError, match="no image is of a wanted composition"):
         len(Shapes3DFile(path, among=(("red", "sphere", "scale7"),)))

@@ -61,3 +61,13 @@ def test_of_the_same_name_the_last_is_kept_and_all_alarms():
 
 def test_a_measurement_has_four_fields():
     assert [each.name for each in fields(Measurement)] == ["value", "low", "high", "n"]
+
+
+def test_a_measurement_may_change_its_unit_and_be_clipped_to_what_is_possible():
+    measured = Measurement(0.5, -0.5, 1.5, n=3)
+    assert measured.mapped(lambda end: 2 * end - 1) == Measurement(0.0, -2.0, 2.0, n=3)
+    assert measured.clipped() == Measurement(0.5, 0.0, 1.5, n=3)
+    assert measured.clipped(most=1.0) == Measurement(0.5, 0.0, 1.0, n=3)
+    alone = Measurement(0.5, None, None, n=1)
+    assert alone.clipped() == alone
+    assert alone.mapped(lambda end: 2 * end) == Measurement(1.0, None, None, n=1)

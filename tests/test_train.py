@@ -197,7 +197,7 @@ def test_memory_and_step_time_stay_flat_over_a_thousand_steps():
 
 
 def test_a_network_for_points_names_a_condition_that_does_not_fit():
-    with pytest.raises(ValueError, match="told 2 numbers; got 3"):
+    with pytest.raises(ValueError, match="a condition has 2 numbers here; got 3"):
         network()(torch.zeros(1, 2, 1, 1), torch.ones(1), torch.zeros(1, 3))
     with pytest.raises(ValueError, match="at least 1"):
         MLP(width=0)

@@ -8,8 +8,7 @@ import torch
 from recombine.condition import Conditioner
 from recombine.denoiser import Preconditioned, Predicting, noise, velocity
 from recombine.models.mlp import MLP
-from recombine.objectives.diffusion import Diffusion, StepDiffusion
-from recombine.sample.guidance import Dropout
+from recombine.objectives.diffusion import Diffusion, Dropout, StepDiffusion
 from recombine.sample.heun import Sampler
 from recombine.spelling import spelled
 from recombine.study import Cell

@@ -117,7 +117,7 @@ def test_every_level_is_skipped_to_its_own_way_up(rng: torch.Generator):
         skip.weight.data = weight
 
 
-@pytest.mark.parametrize("part", ["attention", "hearing"])
+@pytest.mark.parametrize("part", ["attention", "cross_attention"])
 def test_attention_starts_silent_and_knows_where_it_looks_from(part: str, rng: torch.Generator):
     """On a blank image only positions can make places differ."""
     block, blank = UNetBlock(4, 8, heads=1, context=5), torch.ones(1, 8, 4, 4)

@@ -11,7 +11,7 @@ from jaxtyping import config
 from scipy.stats import chi2, kstest, norm
 from torch import Tensor
 
-from recombine.models.heads import DiffusionHead, Gaussian, GaussianMixture, LogitHead, MixtureHead
+from recombine.models.heads import DiffusionHead, GaussianMixture, LogitHead, MixtureHead
 from recombine.models.masked import Masked, Predicted
 from recombine.sample.guidance import Guidance
 from recombine.sample.heun import HEUN, Sampler, seeded_noise
@@ -150,7 +150,6 @@ def test_one_step_samples_everything_at_once():
 MODELS = [
     Masked(7, 1, 1, LogitHead(16), width=16, layers=1, heads=2),
     Masked(7, 1, 1, MixtureHead(2, 3), width=16, layers=1, heads=2),
-    Masked(7, 1, 1, Gaussian(2), width=16, layers=1, heads=2),
     Masked(7, 1, 1, DiffusionHead(2, 1, 16), width=16, layers=1, heads=2),
 ]
 QUICK = Unmask(descent=Sampler(steps=3))
@@ -392,3 +391,8 @@ def test_bad_questions_are_refused():
         UnmaskingGenerator(law, (3, 2, 2)).seeded(CONDITION, SEEDS)
     with pytest.raises(ValueError, match="at a temperature of 1; got 0.5"):
         UnmaskingGenerator(Clouds(), (3, 2, 2), Unmask(temperature=0.5)).seeded(CONDITION, SEEDS)
+
+
+def test_a_sampler_of_tokens_makes_its_generator():
+    made = Unmask(steps=3).generator(print, (2, 2), 5)
+    assert made == UnmaskingGenerator(print, (2, 2), Unmask(steps=3), 5)

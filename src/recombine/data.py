@@ -1,7 +1,7 @@
 """Endless seeded streams of batches: pictures of a world we make, or of files on disk.
 
 Every scene has a number, and a batch is a stretch of numbers. So a stream has no state but the
-number of steps taken, and any process can make its own share without asking the others.
+number of steps taken, and any process can make its own share by itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping

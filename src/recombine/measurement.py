@@ -1,7 +1,7 @@
 """A number with its interval."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -73,6 +73,17 @@ class Measurement:
         """What the command line prints of it: value, low, high and n."""
         return {name: getattr(self, name) for name in ("value", "low", "high", "n")}
 
+    def mapped(self, change: Callable[[Number], Number]) -> "Measurement":
+        """Return value and ends after an increasing change, such as of the unit."""
+        low, high = (None if end is None else change(end) for end in (self.low, self.high))
+        return Measurement(change(self.value), low, high, self.n)
+
+    def clipped(self, least: Number = 0.0, most: Number = math.inf) -> "Measurement":
+        """Return the same value, its interval clipped to what is possible."""
+        if self.low is None or self.high is None:
+            return self
+        return Measurement(self.value, max(self.low, least), min(self.high, most), self.n)
+
     @classmethod
     def rate(cls, successes: int, n: int) -> "Measurement":
         """Return a share of n trials with its exact interval."""
@@ -105,7 +116,12 @@ def averaged(each: Sequence[Measurement]) -> Measurement:
     """
     if not each:
         raise ValueError("a mean is of 1 measurement or more; got none")
-    ends = ([one.low for one in each], [one.high for one in each])
-    low, high = (None if None in some else math.fsum(some) / len(each) for some in ends)  # type: ignore[arg-type]
     value = math.fsum(one.value for one in each) / len(each)
+    low, high = _mean([one.low for one in each]), _mean([one.high for one in each])
     return Measurement(value, low, high, n=sum(one.n for one in each))
+
+
+def _mean(ends: Sequence[Number | None]) -> Number | None:
+    """Return the mean of ends; None if one is missing."""
+    known = [end for end in ends if end is not None]
+    return math.fsum(known) / len(known) if len(known) == len(ends) else None

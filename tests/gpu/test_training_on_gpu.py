@@ -7,51 +7,41 @@ from pathlib import Path
 
 import pytest
 import torch
-from recombine.experiment import Plan
-from recombine.experiments.autoencoder import KL, VQ
 from torch import Tensor, nn
 
-from recombine import run
-from recombine.checkpoint import Checkpoint, checkpoints, packed, unpack
-from recombine.commands.run import seeded
-from recombine.denoiser import Preconditioned
+from recombine import run, studies
+from recombine.checkpoint import Checkpoint
+from recombine.denoiser import LearnsFromAverage, Preconditioned
 from recombine.graph import GraphedStep
 from recombine.models.code_denoiser import CodeDenoiser
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.heads import (
-    Apart,
-    DiffusionHead,
-    DistanceHead,
-    Gaussian,
-    Head,
-    LogitHead,
-    MixtureHead,
-)
+from recombine.models.heads import DiffusionHead, DistanceHead, Head, LogitHead, MixtureHead
 from recombine.models.masked import Masked
 from recombine.models.tokenizer import Autoencoder
 from recombine.models.unet import UNet
 from recombine.objectives.autoencoding import Autoencoding
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion
-from recombine.objectives.jepa import Jepa, WithJepa
+from recombine.objectives.jepa import Jepa
 from recombine.objectives.masked import (
     MaskedCrossEntropy,
     MaskedDiffusion,
-    MaskedMean,
     MaskedMixture,
     MaskedSquaredError,
 )
+from recombine.run import Plan
+from recombine.run.state import checkpoints, packed, unpack
+from recombine.studies.tokenizers import KL, VQ
 from recombine.train import Step, Weights, train
-from recombine.views import Latents, View
-from recombine.views import LogitHead as ShippedCodes
+from recombine.views import Codes, Latents, View
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 DIT = DiT(3, 28, patch=4, entry=Vector(4), width=96, layers=3, heads=3)
 JEPA = Jepa(layers=(0, 2))(MaskedCrossEntropy())
-BOOK = ShippedCodes("tokenizer_vq", VQ)
-VOTES = CodeDenoiser(
+BOOK = Codes("tokenizer_vq", VQ)
+CODES = CodeDenoiser(
     DiT(8, 7, entry=Vector(9), width=64, layers=3, heads=4), Latents("tokenizer_vq", VQ)
 )
 
@@ -63,7 +53,7 @@ class Kind:
     build: Callable[[], nn.Module]
     objective: Callable[..., Tensor]
     shape: tuple[int, ...]
-    told: tuple[int, ...] = (3, 3)
+    condition: tuple[int, ...] = (3, 3)
 
 
 def masked(head: Head) -> Masked:
@@ -75,15 +65,16 @@ KINDS = {
     "vq": Kind(Autoencoder(width=16, codes=64).build, Autoencoding(), (3, 28, 28)),
     "kl": Kind(Autoencoder(width=16, codes=None).build, Autoencoding(), (3, 28, 28)),
     "maskgit": Kind(masked(LogitHead(64)).build, MaskedCrossEntropy(), (7, 7)),
-    "near": Kind(lambda: masked(DistanceHead(BOOK)).build(), MaskedCrossEntropy(), (7, 7)),
-    "squares": Kind(
-        lambda: masked(Apart(DistanceHead(BOOK))).build(), MaskedSquaredError(book=BOOK), (7, 7)
+    "distance": Kind(lambda: masked(DistanceHead(BOOK)).build(), MaskedCrossEntropy(), (7, 7)),
+    "squared_error": Kind(
+        lambda: masked(DistanceHead(BOOK, separate=True)).build(),
+        MaskedSquaredError(book=BOOK),
+        (7, 7),
     ),
-    "means": Kind(masked(Gaussian()).build, MaskedMean(), (8, 7, 7)),
     "givt": Kind(masked(MixtureHead()).build, MaskedMixture(), (8, 7, 7)),
     "mar": Kind(masked(DiffusionHead()).build, MaskedDiffusion(), (8, 7, 7)),
-    "votes": Kind(lambda: VOTES.build(), CodeDiffusion(), (8, 7, 7), (9,)),
-    "jepa": Kind(lambda: JEPA.module(masked(LogitHead(64)).build()), JEPA, (7, 7)),
+    "code_denoiser": Kind(lambda: CODES.build(), CodeDiffusion(), (8, 7, 7), (9,)),
+    "jepa": Kind(lambda: JEPA.wrap(masked(LogitHead(64)).build()), JEPA, (7, 7)),
 }
 
 
@@ -94,7 +85,7 @@ def batches(kind: Kind) -> Iterator[tuple[Tensor, Tensor]]:
         codes = len(kind.shape) == 2
         seen = torch.randint(64, (32, *kind.shape), **draw) if codes else None
         image = torch.randn(32, *kind.shape, **draw) / 2
-        condition = torch.rand(32, *kind.told, **draw)
+        condition = torch.rand(32, *kind.condition, **draw)
         yield image if seen is None else seen, condition
 
 
@@ -104,7 +95,8 @@ def losses(
     torch.manual_seed(0)
     weights = Weights.of(kind.build().cuda(), ema=0.9)
     noise = torch.Generator("cuda").manual_seed(2)
-    average = weights.average.module if isinstance(kind.objective, WithJepa) else None
+    learns = isinstance(kind.objective, LearnsFromAverage)
+    average = weights.average.module if learns else None
     step = Step(weights, kind.objective, 1.0, noise, average=average, view=view)
     taken = train(
         GraphedStep(step) if graphed else step,
@@ -128,7 +120,7 @@ def test_a_graph_replays_the_very_step(kind: str):
 
 def test_a_graph_holds_the_tokenizer():
     """What a graph makes of new pictures is what the tokenizer makes of them, step for step."""
-    seen = {"givt": Latents("tokenizer_kl", KL), "maskgit": ShippedCodes("tokenizer_vq", VQ)}
+    seen = {"givt": Latents("tokenizer_kl", KL), "maskgit": Codes("tokenizer_vq", VQ)}
     for name, view in seen.items():
         head = LogitHead(VQ.codes or 0) if name == "maskgit" else MixtureHead()
         kind = replace(KINDS[name], build=masked(head).build, shape=(3, 28, 28))
@@ -165,13 +157,24 @@ def test_a_stopped_run_goes_on():
 def test_jepa_learns_the_same_from_a_compiled_average(tmp_path: Path):
     found = []
     for compiled in (False, True):
-        (plan,) = seeded("jepa", "normalised", [0], True, {"steps": 20})
+        plan = planned("maskgit_jepa", 20)
         out = tmp_path / str(compiled)
-        run.run(plan, run.machine(torch.device("cuda")), run.Settings(out, compiled=compiled))
+        ran([plan], out, compiled)
         lines = (plan.folder(out) / "metrics.jsonl").read_text().splitlines()
         found.append([each["loss"] for each in map(json.loads, lines) if "loss" in each])
     assert len(found[0]) == 20
     assert found[1] == pytest.approx(found[0], rel=0.02)
+
+
+def planned(key: str, steps: int) -> Plan:
+    """Return the plan of a model of the objectives study, of which nothing is measured."""
+    plan = run.planned("objectives", studies.load("objectives"), key, overrides={"steps": steps})
+    return replace(plan, declared=replace(plan.trained, measures=(), milestones=()))
+
+
+def ran(plans: list[Plan], out: Path, compiled: bool = True) -> None:
+    settings = [run.Settings(out, compiled=compiled)] * len(plans)
+    run.together(plans, run.machine(torch.device("cuda")), settings)
 
 
 def averages(out: Path, plan: Plan) -> dict[str, Tensor]:
@@ -185,17 +188,10 @@ def test_runs_at_once_are_the_runs_alone(tmp_path: Path):
 
     At the size of the study: there matrix products use scratch memory, which none may share.
     """
-    machine, asked = (
-        run.machine(torch.device("cuda")),
-        (("dit_vq", 60), ("maskgit", 200), ("mar", 200)),
-    )
-    plans = []
-    for name, steps in asked:
-        (plan,) = seeded("objective", name, [0], False, {"steps": steps})
-        plans.append(replace(plan, experiment=replace(plan.experiment, asks=())))
+    plans = [planned(*each) for each in (("dit_vq", 60), ("maskgit", 200), ("mar", 200))]
     for plan in plans:
-        run.run(plan, machine, run.Settings(tmp_path / "alone"))
-    run.together(plans, machine, [run.Settings(tmp_path / "together")] * len(plans))
+        ran([plan], tmp_path / "alone")
+    ran(plans, tmp_path / "together")
     for plan in plans:
         alone, beside = (averages(tmp_path / name, plan) for name in ("alone", "together"))
         assert len(alone) > 20

@@ -1,4 +1,4 @@
-"""What a command prints: results on standard output, messages and progress on standard error."""
+"""What a command says: results on standard output, messages and progress on standard error."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 def say(message: str) -> None:
-    """Print a message, which is not a result, on standard error."""
+    """Write a message that is not a result."""
     print(message, file=sys.stderr, flush=True)
 
 
@@ -56,7 +56,7 @@ def image_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def drawing(what: str) -> Iterator[Callable[[float, int], None]]:
-    """Show a bar; call what it yields with the images drawn so far and all; it may start anew."""
+    """Show a bar; call what it yields with the images drawn and their total. It may start anew."""
     with bar() as progress:
         task = progress.add_task(what, total=None, speed="")
         started = time.perf_counter()

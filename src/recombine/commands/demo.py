@@ -150,9 +150,11 @@ def images_by_number(visits: list[Visit]) -> list[Section]:
 def group(stop: Stop, answer: Answer, introduced: bool) -> Group:
     """Return what one model drew of one number of objects, the first image large."""
     words = f"{stop.label}: {in_words(answer.objects)} requested"
-    tiles = [*answer.pictures(SCALE)[:1], *answer.pictures(SCALE // 2)[1:]]
-    note = f"{answer.note(len(tiles))} (mean of {len(tiles)} images). "
+    samples = len(answer.images)
+    scales = (SCALE, *[SCALE // 2] * (samples - 1))
+    tiles = (answer.picture(*each) for each in enumerate(scales))
     shown = tuple(Picture.of(tile, words) for tile in tiles)
+    note = f"{answer.note(samples)} (mean of {samples} images). "
     return Group(stop.label, f"{note}{stop.words * introduced}", shown)
 
 
@@ -213,7 +215,7 @@ def study(visits: list[Visit]) -> Section:
             "Bradley 2025 (arXiv 2509.16447), whose criterion is not the same."
         ),
         command=known[0][1].command,
-        table=Table(("model", "K_max", "published", "training took"), tuple(lines)),
+        table=Table(("model", "K_max", "published", "training, on one H200"), tuple(lines)),
     )
 
 

@@ -14,14 +14,13 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from recombine.commands.console import print_json, say
+from recombine.commands.grammar import Names
 from recombine.commands.parse import UNSET
 from recombine.report.queries import Cells, Shown, finals, samples, value
 from recombine.report.seeds import summarised
 from recombine.report.table import latex
 from recombine.report.words import listed, nearest
 from recombine.results import arrays, keep, read, records
-
-NAMES = tyro.conf.arg(help_behavior_hint="", metavar="NAME,...")
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,13 @@ class RecordsOptions:
     Example: recombine records length --measurement k_max,success@9
     """
 
-    study: Annotated[str | None, tyro.conf.Positional, UNSET] = None
+    study: Annotated[
+        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY", help_behavior_hint="")
+    ] = None
     """A study, such as length (default: all)."""
-    cell: Annotated[str | None, NAMES] = None
+    cell: Annotated[Names, UNSET] = ()
     """Cells, such as grid_all,grid_one*."""
-    measurement: Annotated[str | None, NAMES] = None
+    measurement: Annotated[Names, UNSET] = ()
     """Measurements, such as k_max,success@*."""
     where: Annotated[Path | None, UNSET] = None
     """A file of results or a folder of runs (default: results/ of the repository)."""
@@ -74,13 +75,13 @@ def run(options: RecordsOptions) -> None:
         show(overview(table, options))
 
 
-def matching(table: pd.DataFrame, column: str, names: str | None) -> pd.DataFrame:
+def matching(table: pd.DataFrame, column: str, names: Sequence[str]) -> pd.DataFrame:
     """Return the rows of these names, which may hold *; or say which there are."""
-    if names is None:
+    if not names:
         return table
     known = [str(each) for each in table[column].unique()]
     found: list[str] = []
-    for name in names.split(","):
+    for name in names:
         mine = [each for each in known if fnmatchcase(each, name)]
         if not mine:
             expected = f"expected one of {listed(known)}{nearest(name, known)}"
@@ -97,10 +98,10 @@ def overview(table: pd.DataFrame, options: RecordsOptions) -> Shown:
 
     It depends on how much is said: all numbers of a study would be thousands of rows.
     """
-    if options.measurement is not None:
+    if options.measurement:
         names = tuple(dict.fromkeys(finals(table)["measurement"]))
         return Cells(tuple(table["study"].unique()), names)(table)
-    if options.cell is not None:
+    if options.cell:
         return each_number(table)
     return studies(table) if options.study is None else cells(table)
 
@@ -160,8 +161,7 @@ def kept(where: Path | None, study: str | None, folder: Path) -> None:
     if where is None:
         raise ValueError("--keep copies the results of runs: say with --where where they are")
     found = [each for each in read(where) if study in (None, each.origin.study)]
-    names: Sequence[str] = list(dict.fromkeys(each.origin.study for each in found))
-    for name in names:
+    for name in dict.fromkeys(each.origin.study for each in found):
         mine = [each for each in found if each.origin.study == name]
         for path in keep(mine, folder, arrays(name, where)):
             say(f"{path}: {len(mine)} runs")

@@ -7,10 +7,10 @@ from typing import Annotated
 import pandas as pd
 from matplotlib import rc_context
 
+from recombine import figures
 from recombine.commands import index
 from recombine.commands.console import print_json, say
 from recombine.commands.parse import UNSET
-from recombine.figures import figures, study_of
 from recombine.report.files import naming, write_text
 from recombine.report.page import Section, Table, page
 from recombine.report.paste import pasted
@@ -63,13 +63,13 @@ def run(options: ReportOptions) -> int:
 
 def redraw(folder: Path, table: pd.DataFrame, place: Path) -> None:
     """Draw every figure whose study has results; the same results give the same file."""
-    for name, draw in figures().items():
-        study = study_of(name)
+    for name in figures.names():
+        study = figures.study_of(name)
         mine = table[table["study"] == study]
         if len(mine):
             folder.mkdir(parents=True, exist_ok=True)
             with rc_context({"svg.hashsalt": name}):
-                figure = draw(mine, arrays(study, place))
+                figure = figures.drawing(name)(mine, arrays(study, place))
                 figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
 
 
@@ -125,7 +125,7 @@ def announce(options: ReportOptions, numbers: int, changed: list[Path]) -> None:
         names = [str(path) for path in changed]
         print_json({"subject": "report", "numbers": numbers, "changed": names})
         return
-    verb = "is out of date: run recombine report" if options.check else "updated"
+    verb = "is not what the results say: run recombine report" if options.check else "updated"
     for path in changed:
         say(f"{path} {verb}")
     if not changed:

@@ -148,7 +148,7 @@ def chosen_places(training: Training, options: SampleOptions) -> ChosenPlaces:
     if not isinstance(encode, EncodesPlaces):
         raise ValueError(f"{options.subject} is not conditioned on places; --at is not for it")
     chosen = [chosen_place(text) for text in options.at]
-    # The far border still belongs to the image.
+    # The far border belongs to the image.
     place = torch.tensor(chosen).reshape(1, len(chosen), 2).clamp(max=1 - 2**-24)
     present = torch.ones(1, len(chosen), dtype=torch.bool)
     condition = encode.at(place, present)

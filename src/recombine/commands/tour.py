@@ -19,7 +19,7 @@ from recombine.measure.requests import one_to_a_cell
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
 from recombine.render.camera import look_at, places, project
-from recombine.report.matrix import Panel, PanelRow, matrix
+from recombine.report.matrix import LabelledPanel, LabelledRow, matrix
 from recombine.report.picture import RADIUS as AROUND
 from recombine.report.picture import Part, Ring, enlarged, pictures, ring_alone
 from recombine.report.published import published
@@ -148,14 +148,12 @@ class Answer:
             "count": counted.mean_count,
         }
 
-    def pictures(self, scale: int) -> list[Image.Image]:
-        """Return the part of each image that holds objects, enlarged, with rings."""
-        rings = [
-            [Ring((x, y), found) for (x, y), found in zip(centres, hits, strict=True)]
-            for centres, hits in zip(self.placed.centre.tolist(), self.hit.tolist(), strict=True)
-        ]
-        drawn = zip(pictures(self.images), rings, strict=True)
-        return [enlarged(picture, scale, marks, self.placed.part) for picture, marks in drawn]
+    def picture(self, number: int, scale: int) -> Image.Image:
+        """Return the part of an image that holds objects, enlarged, with rings."""
+        (image,) = pictures(self.images[number : number + 1])
+        centres, hits = self.placed.centre[number].tolist(), self.hit[number].tolist()
+        rings = [Ring((x, y), found) for (x, y), found in zip(centres, hits, strict=True)]
+        return enlarged(image, scale, rings, self.placed.part)
 
     def note(self, images: int) -> str:
         """Say how many requested objects the first images have, and how many others, on average."""
@@ -262,7 +260,7 @@ def figure(visits: Sequence[Visit], shown: int) -> Image.Image:
         for answer in visits[0].answers
     ]
     rows = [
-        PanelRow(visit.stop.label, [_panel(answer, shown) for answer in visit.answers])
+        LabelledRow(visit.stop.label, [_panel(answer, shown) for answer in visit.answers])
         for visit in visits
     ]
     *some, most = (str(answer.objects) for answer in visits[0].answers)
@@ -277,6 +275,8 @@ def in_words(objects: int) -> str:
     return f"{objects} object{'s' * (objects != 1)}"
 
 
-def _panel(answer: Answer, shown: int) -> Panel:
-    first = answer.pictures(ceil(256 / answer.images.shape[-1]))[:shown]
-    return Panel(first, answer.note(len(first)))
+def _panel(answer: Answer, shown: int) -> LabelledPanel:
+    scale = ceil(256 / answer.images.shape[-1])
+    return LabelledPanel(
+        [answer.picture(number, scale) for number in range(shown)], answer.note(shown)
+    )

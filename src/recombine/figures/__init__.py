@@ -46,9 +46,15 @@ OBJECTS = {"up_to_3": "1 to 3 objects", "one": "1 object", "up_to_5": "1 to 5 ob
 MOST = {"up_to_3": 3, "one": 1, "up_to_5": 5}
 
 
-def figures() -> dict[str, Draw]:
-    """Return how to draw each figure, by the name of its file."""
-    return {name: _module(name).draw for _, name, _ in pkgutil.iter_modules(__path__)}
+def names() -> list[str]:
+    """Return the figures: the names of their files."""
+    return [name for _, name, _ in pkgutil.iter_modules(__path__)]
+
+
+def drawing(figure: str) -> Draw:
+    """Return how to draw a figure."""
+    draw: Draw = _module(figure).draw
+    return draw
 
 
 def study_of(figure: str) -> str:
@@ -58,10 +64,11 @@ def study_of(figure: str) -> str:
 
 def draw(study: str, results: Sequence[Path], file: Path) -> bool:
     """Draw the figure of a study from the results of some runs; return whether it has one."""
-    if study not in (known := figures()):
+    if study not in names():
         return False
     beside = {name: array for path in results for name, array in arrays(study, path).items()}
-    known[study](table(each for path in results for each in read(path)), beside).savefig(file)
+    found = table(each for path in results for each in read(path))
+    drawing(study)(found, beside).savefig(file)
     return True
 
 

@@ -7,8 +7,6 @@ level 2 differs from everything seen in two factors.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from math import fsum
 from statistics import fmean
 from typing import ClassVar
 
@@ -17,27 +15,19 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from recombine.measure.behaviour import SpreadsTargets
-from recombine.measure.distance import distances
-from recombine.measure.nearest import nearest
-from recombine.measure.renders import SingleObjectWorld, fresh, means, single_object_world
+from recombine.measure.renders import fresh, means, single_object_world
 from recombine.measure.subject import Curve, Findings, Subject, joined
-from recombine.measurement import Measurement, Number, averaged
+from recombine.measurement import Measurement
 from recombine.scene import Concepts, concept_rows
 from recombine.split import Split
 from recombine.worlds.shapes2d import BINARY
 
-TRAINED = 0.8
-"""A model counts as trained from this accuracy on seen compositions on."""
 LATE = 10
 """The late mean is over so many last points of a curve, the end of training included."""
 
-AGAIN = 100_000
-"""The number of the first true render that others are compared with."""
 COMPOSITIONS, OF_EACH = 16, 16
 """The spread of JEPA's targets is over so many seen compositions, and at most so many images of
 each."""
-OTHERS = ("_linear", "_nearest", "_agreed")
-"""Readers beside the first; the last is right where all are."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +35,13 @@ class Composition:
     """Sample every composition so many times, and read the samples.
 
     The condition is the mean of a composition: its values without jitter. Beside the model stand
-    true renders (`ceiling`) and other true renders through its view and back (`view`): what a
-    tokenizer loses of them. Distances are from true renders of the same composition, which vary as
-    the world does: a model conditioned on labels should vary as much.
-
-    Beside the first `reader` may read a `linear` one, as in the paper, and the nearest of so many
-    true `renders` of each composition (measure/nearest.py); `agreed` is what all of them read. Of
-    each level so many compositions are sampled at `most`.
+    true renders (`ceiling`) and true renders through its view and back (`view`): what a tokenizer
+    loses of them. Of each level so many compositions are sampled at `most`.
     """
 
     split: Split = BINARY
     samples: int = 64
     reader: str = "probe"
-    linear: str | None = None
-    renders: int = 0
     most: int | None = None
 
     name: ClassVar[str] = "composition"
@@ -84,73 +67,28 @@ class Composition:
         condition = conditions(self, subject, which, self.samples)
         drawn = subject.images(training.conditioner.for_sampling(condition, generator), generator)
         drawn = drawn.clamp(0, 1)
-        true = self._fresh(world, subject.device)
-        # Others than the true ones: distances are between sets that are drawn independently.
-        others = self._fresh(world, subject.device, first=self.samples)
+        true, others = (
+            torch.cat([fresh(world, each, self.samples, subject.device, first) for each in which])
+            for first in (0, self.samples)
+        )
         through = training.view.back(training.view(others)).clamp(0, 1)
-        features = subject.reader(self.reader).features
-        found = {
-            **self.read(drawn, subject, ""),
-            **self.read(true, subject, "_ceiling"),
-            **self.read(through, subject, "_view"),
-            **self.apart(features(through), features(true), "_view"),
-            **self.apart(features(drawn), features(true), ""),
-        }
+        read = subject.reader(self.reader)
+        found: dict[str, Measurement] = {}
+        for whose, images in (("", drawn), ("_ceiling", true), ("_view", through)):
+            rows = read(images).split(self.samples)
+            found |= accuracies(self.split, dict(zip(which, rows, strict=True)), whose)
         parts = zip(which, drawn.split(self.samples), strict=True)
         sheet = {"-".join(each): images[:8] for each, images in parts}
         shown = Findings(found, images=sheet if len(which) <= 8 else {})
         return joined([shown, targets_spread(self, subject)])
 
-    def _fresh(self, world: SingleObjectWorld, device: torch.device, first: int = 0) -> Tensor:
-        return torch.cat([fresh(world, each, self.samples, device, first) for each in self.sampled])
-
-    def read(self, images: Tensor, subject: Subject, whose: str) -> dict[str, Measurement]:
-        """Return what all readers read, and how far from true renders the images are."""
-        which = self.sampled
-        readings = {"": subject.reader(self.reader)(images)}
-        found: dict[str, Measurement] = {}
-        if self.linear is not None:
-            readings["_linear"] = subject.reader(self.linear)(images)
-        if self.renders:
-            world = subject.training.world
-            far = nearest(images, compared_with(world, which, self.renders, images.device))
-            rows = concept_rows(self.split.factors, which).to(far.device)
-            readings["_nearest"] = rows[far.argmin(1)]
-            # Of each composition, to its own renders.
-            own = far.unflatten(0, (len(which), -1)).diagonal(dim1=0, dim2=2).T
-            for level in self.split.levels:
-                # Their jitter is the same in all compositions: the mean over these, as in apart.
-                mine = [own[which.index(each)].tolist() for each in self._at(level)]
-                apart = averaged([Measurement.mean(each) for each in mine])
-                found[f"render_distance{whose}@level{level}"] = apart
-        if len(readings) > 1:
-            readings["_agreed"] = agreed([*readings.values()])
-        for who, rows in readings.items():
-            by = dict(zip(which, rows.split(self.samples), strict=True))
-            found |= accuracies(self.split, by, f"{who}{whose}")
-        return found
-
-    def apart(self, images: Tensor, true: Tensor, whose: str) -> dict[str, Measurement]:
-        """Return how far images are from true renders in the reader's features, by level.
-
-        The mean over compositions: pooled, they would not be drawn independently.
-        """
-        pairs = zip(images.split(self.samples), true.split(self.samples), strict=True)
-        each = dict(zip(self.sampled, (distances(*pair) for pair in pairs), strict=True))
-        found = {}
-        for level in self.split.levels:
-            here = [each[which] for which in self._at(level)]
-            for name in here[0]:
-                found[f"{name}{whose}@level{level}"] = averaged([far[name] for far in here])
-        return found
-
     def over_training(self, curves: Mapping[str, Curve]) -> dict[str, Measurement]:
         """Sum up the accuracies at all milestones."""
-        return over_training(curves, self.split.levels, OTHERS)
+        return over_training(curves, self.split.levels)
 
     def tiny(self) -> "Composition":
         """Return the same measurement with few samples of few compositions."""
-        return replace(self, samples=2, renders=min(self.renders, 8), most=4)
+        return replace(self, samples=2, most=4)
 
 
 def conditions(
@@ -179,15 +117,6 @@ def targets_spread(measure: Composition, subject: Subject) -> Findings:
     found = {name: Measurement(value, None, None, n=len(image)) for name, value in least.items()}
     alarms = (f"layer {at}: {each.alarm}" for at, each in spreads.items() if each.alarm)
     return Findings(found, alarms=tuple(alarms))
-
-
-# Many renders, and the same at every milestone.
-@cache
-def compared_with(
-    world: SingleObjectWorld, which: tuple[Concepts, ...], renders: int, device: torch.device
-) -> Tensor:
-    """Return other true renders of each composition than those that are read."""
-    return torch.stack([fresh(world, each, renders, device, first=AGAIN) for each in which])
 
 
 def check_levels(split: Split) -> None:
@@ -225,15 +154,6 @@ def accuracies(
     return found
 
 
-def agreed(readings: Sequence[Int[Tensor, "sample factor"]]) -> Int[Tensor, "sample factor"]:
-    """Return what all readers read of a factor, and -1, which is no concept, where they differ.
-
-    Each reader has a weakness: a probe accepts blobs, the nearest render a faint speck.
-    """
-    same = torch.stack([each == readings[0] for each in readings]).all(dim=0)
-    return readings[0].where(same, -1)
-
-
 def _right(
     split: Split, which: Concepts, rows: Int[Tensor, "sample factor"]
 ) -> Bool[Tensor, "sample factor"]:
@@ -249,52 +169,15 @@ def _rate(good: Bool[Tensor, " sample"]) -> Measurement:
     return Measurement.rate(int(good.sum()), len(good))
 
 
-def over_training(
-    curves: Mapping[str, Curve], levels: Sequence[int], readers: Sequence[str] = ()
-) -> dict[str, Measurement]:
-    """Return numbers about the course of training at each level.
+def over_training(curves: Mapping[str, Curve], levels: Sequence[int]) -> dict[str, Measurement]:
+    """Return the mean of the last points of each level's accuracy over training.
 
-    `late` is the mean of the last points; it has no interval, as they are of one run and drawn with
-    the same noise: its spread is that over seeds. `best` is the highest point, `area` the mean over
-    steps, and `matched` the accuracy where the model first counts as trained (models of
-    different speed compare there). Of other `readers` there is the late mean only.
+    It has no interval: the points are of one run and drawn with the same noise. Its spread is that
+    over seeds.
     """
-    found: dict[str, Measurement] = {}
-    for whose in readers:
-        for level in levels:
-            if len(curve := curves.get(f"accuracy{whose}@level{level}", ())) >= 2:
-                found[f"accuracy{whose}_late@level{level}"] = late_mean(curve)
-    seen = curves.get("accuracy@level0", ())
+    found = {}
     for level in levels:
-        curve = curves.get(f"accuracy@level{level}", ())
-        if len(curve) < 2:
-            continue
-        found[f"accuracy_late@level{level}"] = late_mean(curve)
-        others = {"best": max(row[1] for row in curve), "area": area(curve)}
-        if (step := first_at_least(seen, TRAINED)) is not None:
-            others["matched"] = next(row[1] for row in curve if row[0] == step)
-        for name, value in others.items():
-            found[f"accuracy_{name}@level{level}"] = Measurement(value, None, None, n=len(curve))
-    if (step := first_at_least(seen, TRAINED)) is not None:
-        found["trained_at"] = Measurement(step, None, None, n=len(seen))
+        last = [row[1] for row in curves.get(f"accuracy@level{level}", ())[-LATE:]]
+        if len(last) >= 2:
+            found[f"accuracy_late@level{level}"] = Measurement(fmean(last), None, None, n=len(last))
     return found
-
-
-def late_mean(curve: Curve) -> Measurement:
-    """Return the mean of the last points of a curve."""
-    last = [row[1] for row in curve[-LATE:]]
-    return Measurement(fmean(last), None, None, n=len(last))
-
-
-def area(curve: Curve) -> float:
-    """Return the mean of a curve over its steps, by trapezoids."""
-    parts = [
-        (right - left) * (before + after) / 2
-        for (left, before, *_), (right, after, *_) in zip(curve, curve[1:], strict=False)
-    ]
-    return fsum(parts) / (curve[-1][0] - curve[0][0])
-
-
-def first_at_least(curve: Curve, least: float) -> Number | None:
-    """Return the first step with this value or more."""
-    return next((row[0] for row in curve if row[1] >= least), None)

@@ -9,8 +9,7 @@ places of another one (`chance`).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from math import fsum
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from recombine.measure.matching import RADIUS, matched, partners
 from recombine.measure.subject import Findings
-from recombine.measurement import Measurement, Number, student_t
+from recombine.measurement import Measurement, Number
 from recombine.reader import Found, Reader
 
 SAMPLES = 256
@@ -76,8 +75,7 @@ class Outcome:
         """
         some = self.requested > 0
         shares = (self.hits[some] / self.requested[some]).tolist()
-        low, high = student_t(shares)
-        return Measurement(fsum(shares) / len(shares), max(low, 0.0), min(high, 1.0), n=len(shares))
+        return Measurement.mean(shares).clipped(most=1.0)
 
     @property
     def all_hit(self) -> Measurement:
@@ -87,8 +85,7 @@ class Outcome:
     @property
     def mean_count(self) -> Measurement:
         """Mean number of detected objects; the interval is clipped at 0."""
-        found = Measurement.mean(self.count.tolist())
-        return replace(found, low=max(found.low or 0.0, 0.0))
+        return Measurement.mean(self.count.tolist()).clipped()
 
     @property
     def extra(self) -> Measurement:
@@ -261,8 +258,8 @@ def _overall(
     if inside:
         found["success_inside"] = min(inside, key=lambda share: share.value)
     if reach := found.get("k_max"):
-        found["beyond_objects"] = _each(reach, lambda end: end - rule.objects)
-        found["beyond_labels"] = _each(reach, lambda end: end - rule.labels)
+        found["beyond_objects"] = reach.mapped(lambda end: end - rule.objects)
+        found["beyond_labels"] = reach.mapped(lambda end: end - rule.labels)
     return found
 
 
@@ -285,10 +282,4 @@ def _share(rate: Measurement, ceiling: Measurement) -> Measurement:
     """Return a rate relative to its ceiling, whose own error is left out; 0 if that is 0."""
     if ceiling.value == 0:
         return Measurement(0.0, None, None, rate.n)
-    return _each(rate, lambda end: end / ceiling.value)
-
-
-def _each(measured: Measurement, change: Callable[[Number], Number]) -> Measurement:
-    """Return a measurement with its value and both ends changed alike."""
-    low, high = (None if end is None else change(end) for end in (measured.low, measured.high))
-    return replace(measured, value=change(measured.value), low=low, high=high)
+    return rate.mapped(lambda end: end / ceiling.value)

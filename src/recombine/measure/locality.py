@@ -10,7 +10,7 @@ samples, and undefined where the sum is below 1e-3 of its maximum over noise lev
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -273,5 +273,4 @@ def _mean(values: Tensor) -> Measurement:
     numbers = [float(value) for value in values.tolist()]
     if len(numbers) < 2:
         return Measurement(numbers[0], None, None, n=1)
-    mean = Measurement.mean(numbers)
-    return replace(mean, low=max(mean.low or 0.0, 0.0))
+    return Measurement.mean(numbers).clipped()

@@ -226,10 +226,7 @@ def over_images(values: Float[Tensor, " batch"], most: float = inf) -> Measureme
     numbers = values[~values.isnan()].clamp(max=most).tolist()
     if len(numbers) < 2:
         return Measurement(numbers[0], None, None, n=1) if numbers else None
-    mean = Measurement.mean(numbers)
-    assert mean.low is not None
-    assert mean.high is not None
-    return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, most))
+    return Measurement.mean(numbers).clipped(most=most)
 
 
 Read: TypeAlias = Callable[[Any], Tensor]

@@ -109,13 +109,9 @@ def codebook_use(ids: Int[Tensor, "batch row column"], codes: int) -> dict[str, 
     """
     share = _shares(ids, codes)
     surprise = -share.log()[ids].flatten(1).mean(dim=1)
-    entropy = Measurement.mean(surprise.tolist())
-    assert entropy.low is not None
-    assert entropy.high is not None
-    value, low, high = (math.exp(each) for each in (entropy.value, entropy.low, entropy.high))
     return {
         "codes_used": Measurement(int((share > 0).sum()) / codes, None, None, n=len(ids)),
-        "perplexity": Measurement(value, low, high, n=len(ids)),
+        "perplexity": Measurement.mean(surprise.tolist()).mapped(math.exp),
     }
 
 

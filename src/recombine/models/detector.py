@@ -76,11 +76,11 @@ class DetectionMap(NamedTuple):
 
 
 def parts(
-    answers: Float[Tensor, "batch channel row column"], factors: tuple[Factor, ...]
+    output: Float[Tensor, "batch channel row column"], factors: tuple[Factor, ...]
 ) -> DetectionMap:
     """Split an output map into its parts; everything but `within` is a logit."""
     counts = [len(factor.concepts) for factor in factors]
-    centre, within, *concepts = answers.split([1, 2, *counts], dim=1)
+    centre, within, *concepts = output.split([1, 2, *counts], dim=1)
     return DetectionMap(centre[:, 0], within, tuple(concepts))
 
 
@@ -230,10 +230,10 @@ class DetectorReader:
 
 
 def decoded(
-    answers: Float[Tensor, "batch channel row column"], factors: tuple[Factor, ...], most: int
+    output: Float[Tensor, "batch channel row column"], factors: tuple[Factor, ...], most: int
 ) -> Found:
     """Return the peaks of the map, the surest first; places are from 0 to 1 in the map."""
-    centre, within, concepts = parts(answers.float(), factors)
+    centre, within, concepts = parts(output.float(), factors)
     side = centre.shape[-1]
     confidence, cell = _peaks(centre).flatten(1).topk(most, dim=1)
     corner = torch.stack([cell % side, cell // side], dim=-1)

@@ -95,7 +95,7 @@ class DiTModule(nn.Module):
     ) -> Float[Tensor, "batch answer height width"]:
         """Return the output; the tokens after each layer are appended to `states`, if given.
 
-        It has the channels of the image, unless the outlet was replaced (`Voter`).
+        It has the channels of the image, unless the outlet was replaced (`CodeDenoiser`).
         """
         check_image(x, self.of.channels, self.of.size)
         given = read(self.of.entry, condition, x)

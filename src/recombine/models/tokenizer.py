@@ -1,7 +1,7 @@
 """Autoencoders for images: 4 x 4 pixels become a latent, a real vector (KL) or one of some codes.
 
 The quantizer is our own: it is captured in a CUDA graph and kept in our checkpoints, while
-vector-quantize-pytorch looks at numbers on the way.
+vector-quantize-pytorch reads numbers back during a step.
 """
 
 from dataclasses import dataclass
@@ -158,7 +158,7 @@ class AutoencoderModule(nn.Module):
         """Count unused codes, and put the dead ones where the latents of this batch are.
 
         A code is dead once it was not used for more than `after` steps, and until it is used
-        again. `picks` says which latent of the batch each code takes, if it is dead.
+        again. A dead code takes the latent of the batch that `picks` gives it.
         """
         idle = (self.idle + 1).index_fill(0, ids.flatten(), 0)
         places = latent.movedim(1, -1).flatten(0, 2).to(self.codebook.dtype)
@@ -180,7 +180,7 @@ class AutoencoderModule(nn.Module):
 
     def _check_codes(self) -> None:
         if self.of.codes is None:
-            raise ValueError("a KL autoencoder has no codes; declare one with codes=256, say")
+            raise ValueError("a KL autoencoder has no codes; declare one with codes, such as 256")
 
 
 def of_unit_gain(layer: nn.Conv2d) -> nn.Conv2d:

@@ -111,15 +111,6 @@ def painted(
     return image.clamp(0, 1)
 
 
-def object_mask(
-    share: Float[Tensor, "batch object height width"],
-) -> Int[Tensor, "batch height width"]:
-    """Return 1 + the topmost object that covers at least half of a pixel; 0 is backdrop."""
-    number = torch.arange(1, share.shape[1] + 1, device=share.device)[:, None, None]
-    owned = torch.where(share >= 0.5, number, 0)
-    return torch.cat([torch.zeros_like(owned[:, :1]), owned], dim=1).amax(dim=1)
-
-
 def _kinds(scenes: Scenes) -> set[int]:
     """Return the shapes that are present, once it is sure that all can be drawn."""
     if scenes.position.shape[-1] != 2:

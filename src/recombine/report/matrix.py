@@ -11,7 +11,7 @@ _INK, _FAINT = "#1d2024", "#565c65"
 
 
 @dataclass(frozen=True)
-class Panel:
+class LabelledPanel:
     """Pictures of one size, one below the other, with a note below them."""
 
     pictures: Sequence[Image.Image]
@@ -19,18 +19,18 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class PanelRow:
+class LabelledRow:
     """A row of panels with words at its left."""
 
     label: str
-    panels: Sequence[Panel]
+    panels: Sequence[LabelledPanel]
 
 
 def matrix(
     title: str,
     key: Sequence[tuple[Image.Image, str]],
     heads: Sequence[str],
-    rows: Sequence[PanelRow],
+    rows: Sequence[LabelledRow],
 ) -> Image.Image:
     """Return the rows below a title, what its marks mean, and a head per column."""
     first = rows[0].panels[0].pictures

@@ -119,7 +119,7 @@ def _draw(ring: Ring, large: Image.Image, radius: float, line: float) -> None:
 def png(picture: Image.Image) -> bytes:
     """Return a picture as the bytes of a PNG file."""
     buffer = io.BytesIO()
-    picture.save(buffer, format="PNG", optimize=True)
+    picture.save(buffer, format="PNG")
     return buffer.getvalue()
 
 

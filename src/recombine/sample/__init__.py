@@ -1,1 +1,1 @@
-"""From a trained model to images; knows nothing of training."""
+"""From a trained model to images; independent of training."""
