@@ -36,7 +36,9 @@ def shown(axes) -> list[tuple[list, list]]:
 
 
 def visible(figure: Figure) -> list:
-    return [axes for axes in figure.axes if axes.get_visible()]
+    """The panels of a figure."""
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    return [axes for axes in shown if axes.get_label() != "<colorbar>"]
 
 
 def words(figure: Figure) -> set[str]:

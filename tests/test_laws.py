@@ -16,9 +16,9 @@ LEVELS = (0.1, 1.0, 10.0)
 
 
 def points(known: KnownLaw, sigma: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    told = known.conditions
-    x = torch.randn(len(told), known.blocks.shape[1], generator=rng, dtype=torch.float64)
-    return x, torch.full((len(told),), sigma, dtype=torch.float64), told
+    condition = known.conditions
+    x = torch.randn(len(condition), known.blocks.shape[1], generator=rng, dtype=torch.float64)
+    return x, torch.full((len(condition),), sigma, dtype=torch.float64), condition
 
 
 def autograd_score(log_density, x: Tensor) -> Tensor:
@@ -42,12 +42,12 @@ def test_a_law_has_a_name_blocks_and_conditions_of_its_own(known: KnownLaw):
 @pytest.mark.parametrize("sigma", LEVELS)
 def test_t1_is_a_product_of_gaussians_set_by_their_own_condition(sigma: float, rng):
     known = laws.block_gaussian()
-    x, level, told = points(known, sigma, rng)
+    x, level, condition = points(known, sigma, rng)
     sizes = [(1.0, 0.5), (0.5, -0.3), (2.0, 0.8), (1.0, 0.4)]
-    for row in range(len(told)):
+    for row in range(len(condition)):
         expected = torch.zeros(()).double()
         for block, (variance, correlation) in enumerate(sizes):
-            c = told[row, block].item() if block < 3 else 0.0
+            c = condition[row, block].item() if block < 3 else 0.0
             pixel = torch.arange(2 * block, 2 * block + 2).double()
             mean = c * (1 + 0.25 * pixel) * (-1) ** pixel
             off = variance * correlation
@@ -55,14 +55,14 @@ def test_t1_is_a_product_of_gaussians_set_by_their_own_condition(sigma: float, r
             scale = torch.tensor(c / 2).double().exp()
             part = MultivariateNormal(mean, noisy(covariance * scale, sigma))
             expected = expected + part.log_prob(x[row, 2 * block : 2 * block + 2])
-        found = known.law.log_density(x[row : row + 1], level[:1], told[row : row + 1])
+        found = known.law.log_density(x[row : row + 1], level[:1], condition[row : row + 1])
         torch.testing.assert_close(found[0], expected)
 
 
 @pytest.mark.parametrize("sigma", LEVELS)
 def test_t2_is_a_product_of_mixtures_of_two(sigma: float, rng):
     known = laws.block_mixture()
-    x, level, told = points(known, sigma, rng)
+    x, level, condition = points(known, sigma, rng)
     pixel = torch.arange(9).double()
     direction = (1 + 0.25 * pixel) * (-1) ** pixel
     eye = torch.eye(3).double()
@@ -72,17 +72,17 @@ def test_t2_is_a_product_of_mixtures_of_two(sigma: float, rng):
         total = torch.zeros(len(x)).double()
         for block in range(3):
             mine = slice(3 * block, 3 * block + 3)
-            first = 0.55 + 0.25 * told[:, block]
+            first = 0.55 + 0.25 * condition[:, block]
             mean = torch.stack([direction[mine], -direction[mine]]).expand(len(x), 2, 3)
             parts = MultivariateNormal(mean, kinds + sigma**2 * eye)
             weight = Categorical(torch.stack([first, 1 - first], dim=1))
             total = total + MixtureSameFamily(weight, parts).log_prob(x[:, mine])
         return total
 
-    torch.testing.assert_close(known.law.log_density(x, level, told), log_density(x))
+    torch.testing.assert_close(known.law.log_density(x, level, condition), log_density(x))
     exact = autograd_score(log_density, x)
-    torch.testing.assert_close(known.score(x, level, told), exact)
-    torch.testing.assert_close(known.projection(x, level, told), exact)
+    torch.testing.assert_close(known.score(x, level, condition), exact)
+    torch.testing.assert_close(known.projection(x, level, condition), exact)
 
 
 def test_t3_has_the_covariance_it_says_and_the_divergence_that_is_printed():
@@ -99,10 +99,10 @@ def test_t3_has_the_covariance_it_says_and_the_divergence_that_is_printed():
     assert laws.coupled_gaussian(0.0).composes
 
 
-def test_t4_moves_a_block_for_what_is_told_of_another():
+def test_t4_moves_a_block_for_the_condition_of_another():
     known = laws.shifted_gaussian(0.7)
-    told = torch.tensor([[1.0, 0, 0], [1.0, 1, 0], [0.0, 0, 1]]).double()
-    mean = known.law.mean(told)
+    condition = torch.tensor([[1.0, 0, 0], [1.0, 1, 0], [0.0, 0, 1]]).double()
+    mean = known.law.mean(condition)
     own = laws.shifted_gaussian(0.0).law.mean(torch.eye(3).double())
     torch.testing.assert_close(mean[0], own[0] + 0.7 * (own[1] + own[2]))
     torch.testing.assert_close(mean[1], 1.7 * (own[0] + own[1]) + 1.4 * own[2])
@@ -112,9 +112,9 @@ def test_t4_moves_a_block_for_what_is_told_of_another():
 @pytest.mark.parametrize("sigma", LEVELS)
 def test_the_score_of_t4_changes_by_the_formula(sigma: float, rng):
     known = laws.shifted_gaussian(0.7)
-    x, level, told = points(known, sigma, rng)
+    x, level, condition = points(known, sigma, rng)
     more = torch.tensor([0, 2.0, 0]).double()
-    change = known.score(x, level, told + more) - known.score(x, level, told)
+    change = known.score(x, level, condition + more) - known.score(x, level, condition)
     delta = laws.shifted_gaussian(0.0).law.mean(torch.eye(3).double())
     for block, covariance in enumerate(known.law.covariance[::2, ::2].diagonal()):
         assert covariance in (1.0, 0.5, 2.0)
@@ -131,73 +131,73 @@ def test_the_score_of_t4_changes_by_the_formula(sigma: float, rng):
 
 def test_t4n_counts_the_others_and_does_not_read_them():
     mean = laws.counted_gaussian(0.5).law.mean
-    told = torch.tensor([[1.0, 0, 0], [1, 1, 0], [1, -1, 0], [1, 1, 1], [-1, 1, 1]]).double()
-    block = mean(told)[:, :2]
+    condition = torch.tensor([[1.0, 0, 0], [1, 1, 0], [1, -1, 0], [1, 1, 1], [-1, 1, 1]]).double()
+    block = mean(condition)[:, :2]
     # -1 of its own, and half a step for each of the two others.
     assert (block[4] == 0).all()
     torch.testing.assert_close(block[1], 1.5 * block[0])
     torch.testing.assert_close(block[2], 1.5 * block[0])
     torch.testing.assert_close(block[3], 2 * block[0])
-    assert (mean(told)[0, 2:] == 0).all()
+    assert (mean(condition)[0, 2:] == 0).all()
 
 
-def test_t5_says_nothing_or_no_objects_where_nothing_is_told():
-    silence = torch.zeros(1, 6).double()
+def test_t5_without_a_condition_has_no_objects_or_any():
+    unmarked = torch.zeros(1, 6).double()
     x, sigma = torch.ones(1, 6).double(), torch.ones(1).double()
-    empty = laws.scene_all_marked().score(x, sigma, silence)
+    empty = laws.scene_all_marked().score(x, sigma, unmarked)
     torch.testing.assert_close(empty, torch.full((1, 6), -2 / (1 + 0.25**2)).double())
-    silent = laws.scene_all_marked(uninformative=True).score(x, sigma, silence)
+    silent = laws.scene_all_marked(uninformative=True).score(x, sigma, unmarked)
     assert (silent - empty).abs().min() > 0.1
-    torch.testing.assert_close(silent, laws.scene_one_marked().score(x, sigma, silence))
+    torch.testing.assert_close(silent, laws.scene_one_marked().score(x, sigma, unmarked))
 
 
 def test_scores_of_a_batch_are_those_of_its_rows():
     known = laws.scene_all_marked()
-    told = torch.tensor([[1.0, 0, 0, 0, 0, 0], [0] * 6, [0, 1, 1, 0, 0, 0]]).double()
+    condition = torch.tensor([[1.0, 0, 0, 0, 0, 0], [0] * 6, [0, 1, 1, 0, 0, 0]]).double()
     x = torch.linspace(-1, 1, 18).double().reshape(3, 6)
     sigma = torch.tensor([0.3, 1.0, 2.0]).double()
     for call in (known.score, known.projection):
-        rows = [call(x[i : i + 1], sigma[i : i + 1], told[i : i + 1]) for i in range(3)]
-        torch.testing.assert_close(call(x, sigma, told), torch.cat(rows))
+        rows = [call(x[i : i + 1], sigma[i : i + 1], condition[i : i + 1]) for i in range(3)]
+        torch.testing.assert_close(call(x, sigma, condition), torch.cat(rows))
 
 
-def test_the_projection_tells_each_block_of_itself_and_the_rest_of_nothing(rng):
-    """A naive twin on the law that hears the others."""
+def test_the_projection_gives_each_block_its_own_condition_and_the_rest_none(rng):
+    """A naive twin on the law that depends on the others."""
     known = laws.shifted_gaussian(0.7)
-    told = torch.tensor([[1.0, 0, -2]]).double()
+    condition = torch.tensor([[1.0, 0, -2]]).double()
     x = torch.randn(1, 6, generator=rng, dtype=torch.float64)
     sigma = torch.tensor([0.8]).double()
     own = laws.shifted_gaussian(0.0)
-    expected = own.score(x, sigma, told)
-    torch.testing.assert_close(known.projection(x, sigma, told), expected)
-    # Its first block, told of block 2 as well, is elsewhere.
-    assert (known.score(x, sigma, told) - expected).abs().min() > 1e-3
+    expected = own.score(x, sigma, condition)
+    torch.testing.assert_close(known.projection(x, sigma, condition), expected)
+    # Its first block, conditioned on block 2 as well, is elsewhere.
+    assert (known.score(x, sigma, condition) - expected).abs().min() > 1e-3
 
 
 def test_t5_tables_are_those_of_the_scenes():
-    told = torch.eye(6).double()[2]
-    table, silence = laws.scene_table(told), laws.scene_table(0 * told)
+    condition = torch.eye(6).double()[2]
+    table, unmarked = laws.scene_table(condition), laws.scene_table(0 * condition)
     assert table.sum().item() == pytest.approx(1, abs=1e-12)
     for scene in product((0, 1), repeat=6):
         count = sum(scene)
         ways = {1: 6, 2: 15, 3: 20}
         prior = 1 / 3 / ways[count] if count in ways else 0
-        assert silence[scene].item() == pytest.approx(prior, abs=1e-12)
-        # A scene of n objects tells of its third cell with the chance 1 / n; cells are alike.
+        assert unmarked[scene].item() == pytest.approx(prior, abs=1e-12)
+        # A scene of n objects has its third cell marked with the chance 1 / n; cells are alike.
         posterior = 6 * prior / count if scene[2] else 0
         assert table[scene].item() == pytest.approx(posterior, abs=1e-12)
 
 
 @pytest.mark.parametrize("cells", [6, 16])
-def test_one_told_cell_empties_the_others(cells: int):
-    told = torch.eye(cells).double()[0]
-    table, silence = laws.scene_table(told), laws.scene_table(0 * told)
-    change = [(table - silence).select(cell, 1).sum().item() for cell in range(cells)]
+def test_one_marked_cell_empties_the_others(cells: int):
+    condition = torch.eye(cells).double()[0]
+    table, unmarked = laws.scene_table(condition), laws.scene_table(0 * condition)
+    change = [(table - unmarked).select(cell, 1).sum().item() for cell in range(cells)]
     for other in change[1:]:
         assert other / change[0] == pytest.approx(laws.leak_limit(cells), abs=1e-9)
 
 
-def test_labelled_scenes_are_told_of_their_first_object(rng):
+def test_labelled_scenes_mark_their_first_object(rng):
     x, first, present = laws.labelled_scenes(4000, 0.1, rng)
     assert (first.sum(dim=1) == 1).all()
     assert (first.argmax(dim=1) == present.argmax(dim=1)).all()
@@ -236,11 +236,11 @@ def test_t8_weighs_signs():
     law, even = laws.sign_pair(0.5)
     whole = marginal(laws.signs(0.5).law, torch.tensor([1, 0, 0, 1, 0, 0]).bool())
     x = torch.linspace(-2, 2, 10).double().reshape(5, 2)
-    asked = x, torch.full((5,), 0.7).double(), torch.zeros(5, 1)
-    torch.testing.assert_close(law.log_density(*asked), whole.log_density(*asked))
+    at = x, torch.full((5,), 0.7).double(), torch.zeros(5, 1)
+    torch.testing.assert_close(law.log_density(*at), whole.log_density(*at))
     apart = marginal(law, torch.tensor([True, False])), marginal(law, torch.tensor([False, True]))
-    halves = [each.log_density(x[:, i : i + 1], *asked[1:]) for i, each in enumerate(apart)]
-    torch.testing.assert_close(even.log_density(*asked), sum(halves))
+    halves = [each.log_density(x[:, i : i + 1], *at[1:]) for i, each in enumerate(apart)]
+    torch.testing.assert_close(even.log_density(*at), sum(halves))
     for eta in (1.0, -1.0, 2.0):
         with pytest.raises(ValueError, match="eta lies strictly between -1 and 1; got"):
             laws.signs(eta)
@@ -249,41 +249,41 @@ def test_t8_weighs_signs():
 def test_a_marginal_is_the_integral_over_the_other_pixels(rng):
     law = laws.orthogonal_but_coupled(0.5).law
     pixels = torch.tensor([False, True, False, True])
-    told = torch.tensor([[1.0, -1.0]]).double()
+    condition = torch.tensor([[1.0, -1.0]]).double()
     x = torch.randn(1, 4, generator=rng, dtype=torch.float64)
     line = torch.arange(-12, 12, 0.1, dtype=torch.float64)
     grid = torch.cartesian_prod(line, line)
     every = x.repeat(len(grid), 1)
     every[:, ~pixels] = grid
     sigma = torch.full((len(grid),), 0.5).double()
-    density = law.log_density(every, sigma, told.expand(len(grid), 2)).exp().sum() * 0.1**2
-    found = marginal(law, pixels).log_density(x[:, pixels], sigma[:1], told)
+    density = law.log_density(every, sigma, condition.expand(len(grid), 2)).exp().sum() * 0.1**2
+    found = marginal(law, pixels).log_density(x[:, pixels], sigma[:1], condition)
     assert found.exp().item() == pytest.approx(density.item(), rel=1e-9)
 
 
-def test_a_marginal_keeps_a_covariance_that_is_told(rng):
+def test_a_marginal_keeps_a_covariance_that_depends_on_its_condition(rng):
     known = laws.block_gaussian()
     pixels = known.blocks[2]
-    told = torch.tensor([[0.0, 0, 1]]).double()
+    condition = torch.tensor([[0.0, 0, 1]]).double()
     part = marginal(known.law, pixels)
     x = torch.zeros(1, 2).double()
-    found = part.jacobian(x, torch.ones(1).double(), told)
-    whole = known.law.jacobian(torch.zeros(1, 8).double(), torch.ones(1).double(), told)
+    found = part.jacobian(x, torch.ones(1).double(), condition)
+    whole = known.law.jacobian(torch.zeros(1, 8).double(), torch.ones(1).double(), condition)
     torch.testing.assert_close(found, whole[:, pixels][:, :, pixels])
 
 
 def test_the_mean_image_of_a_mixture_weighs_its_components():
     known = laws.block_mixture()
-    told = torch.tensor([1.0, 0, -1]).double()
+    condition = torch.tensor([1.0, 0, -1]).double()
     pixel = torch.arange(9).double()
     direction = (1 + 0.25 * pixel) * (-1) ** pixel
     weight = torch.tensor([0.6, 0.1, -0.4]).double().repeat_interleave(3)
-    torch.testing.assert_close(mean_image(known.law, told), weight * direction)
+    torch.testing.assert_close(mean_image(known.law, condition), weight * direction)
     gaussian = laws.shifted_gaussian().law
-    assert mean_image(gaussian, told).shape == (6,)
+    assert mean_image(gaussian, condition).shape == (6,)
 
 
-def test_alone_tells_of_one_block():
-    told = torch.tensor([[1.0, 2, 3]])
-    assert alone(told, 1).tolist() == [[0, 2, 0]]
-    assert told.tolist() == [[1, 2, 3]]
+def test_alone_keeps_the_condition_of_one_block():
+    condition = torch.tensor([[1.0, 2, 3]])
+    assert alone(condition, 1).tolist() == [[0, 2, 0]]
+    assert condition.tolist() == [[1, 2, 3]]

@@ -53,7 +53,7 @@ def test_a_broken_statement_is_counted_and_named(monkeypatch: pytest.MonkeyPatch
         "kl_minus_integral@T3_0.5",
         "bound_violations@T8_0.5",
         "leak@T4",
-        "retold_leak@T4n",
+        "changed_leak@T4n",
         "split_residual@3x3x3",
         "mmse_minus_score_gap@T7_1",
         "feature_coupling@shear_1",

@@ -30,8 +30,10 @@ def seen_at_target(task: Sim):
 def test_the_moment_of_the_task_is_that_of_its_points(rng):
     task = Sim((1.0, 2.0), (0.5, 0.2), 3, origin=True)
     points = task.points(200_000, rng)
-    told = torch.nn.functional.pad(points, (0, 1), value=1.0)
-    torch.testing.assert_close(told.mT @ told / len(told), task.moment, atol=0.01, rtol=0)
+    augmented = torch.nn.functional.pad(points, (0, 1), value=1.0)
+    torch.testing.assert_close(
+        augmented.mT @ augmented / len(augmented), task.moment, atol=0.01, rtol=0
+    )
     assert task.moment[0, 0] == pytest.approx(1 / 3 + 0.25)
     assert task.moment[1, 3] == pytest.approx(2 / 3)
     torch.testing.assert_close(task.moment.diagonal()[:3], task.rates)

@@ -110,6 +110,24 @@ def test_the_maps_of_a_scene_show_what_its_places_depend_on():
         assert maps.sum(dim=(1, 2)).tolist() == [255] * 3
 
 
+def test_the_shares_of_objects_at_a_place_add_up_to_one():
+    """An object moves all places by the column of its cell, and its own by 8 more."""
+    ramp = torch.arange(16.0)
+
+    def uneven(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+        own = condition.repeat_interleave(4, 1).repeat_interleave(4, 2)
+        return x + (8 * own + (condition * ramp).sum(dim=(1, 2), keepdim=True))[:, None]
+
+    arrays = measured(uneven).arrays
+    column = (16 * arrays["locality_places"][:, 0]).floor()
+    # Of the 5 x 5 pixels of a place, 4 x 4 are of its own cell.
+    influence = column.expand(3, 3) + 8 * 16 / 25 * torch.eye(3)
+    expected = influence / influence.sum(dim=1, keepdim=True)
+    assert not torch.allclose(expected, expected.T, atol=0.05)
+    found = arrays["locality_objects@20"].float()
+    torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
+
+
 def test_progress_is_watched_level_by_level():
     subject = Model(GRID, precise=perfect)
     SMALL(subject, torch.Generator().manual_seed(0))

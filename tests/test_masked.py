@@ -1,5 +1,6 @@
 """Masked models: what is hidden does not matter, what is visible does not count."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import e, log, pi
 from statistics import NormalDist
@@ -283,16 +284,16 @@ def test_the_ends_of_most_are_reached():
     torch.testing.assert_close(ends, torch.tensor([0.7, 1.0]))
 
 
-@pytest.mark.parametrize("least", [-0.1, 1.0, float("nan")])
-def test_a_least_share_is_a_share(least: float):
-    with pytest.raises(ValueError, match="least share hidden is in"):
-        MostHidden(least)
-
-
-@pytest.mark.parametrize("spread", [0.0, -1.0, float("inf")])
-def test_a_spread_of_shares_is_positive(spread: float):
-    with pytest.raises(ValueError, match="spread of shares is positive"):
-        MostHidden(spread=spread)
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        *(({"least": least}, f"got {least}") for least in (-0.1, 1.0, float("nan"))),
+        *(({"spread": spread}, f"got {spread}") for spread in (0.0, -1.0, float("inf"))),
+    ],
+)
+def test_a_least_share_is_a_share_and_a_spread_is_positive(wrong: dict[str, float], message: str):
+    with pytest.raises(ValueError, match=message):
+        MostHidden(**wrong)
 
 
 @each_objective
@@ -448,16 +449,19 @@ def test_the_quality_of_a_prediction_is_minus_the_loss_of_its_image(declared, ob
 @each_model
 def test_neurons_and_heads_are_found_by_layer(declared, rng: torch.Generator):
     model, widths = declared.build(), {}
+
+    def note(layer: int, kind: str) -> Callable[..., None]:
+        return lambda module, inputs: widths.update({(layer, kind): inputs[0].shape[-1]})
+
     for layer, parts in model.inside().items():
-        for part in parts:
-            part.register_forward_pre_hook(
-                lambda _, inputs, layer=layer: widths.setdefault(layer, []).append(
-                    inputs[0].shape[-1]
-                )
-            )
+        for kind, part in zip(("neurons", "heads"), parts, strict=True):
+            part.register_forward_pre_hook(note(layer, kind))
     model(tokens_of(declared, 1, rng), torch.ones(1, 4, 4).bool(), told(1, rng))
-    # Attention comes first in a layer.
-    assert widths == {0: [32, 128], 1: [32, 128]}
+    assert widths == {
+        (layer, kind): width
+        for layer in (0, 1)
+        for kind, width in (("neurons", 4 * 32), ("heads", 32))
+    }
     assert set(model.inside([1])) == {1}
     with pytest.raises(ValueError, match="the network has the layers 0..1; got 2"):
         model.inside([2])

@@ -298,10 +298,10 @@ def test_the_results_of_the_repository_are_small_and_whole():
 
 
 def test_every_run_on_record_is_a_cell_of_its_study_with_its_levels():
-    """Speeds, comparisons with Blender and the theory of concept space come from no cell."""
+    """Scripts measured speeds, Blender, adjacent places and the theory of concept space."""
     declared = {name: load(name).levels for name in names()}
     for found in read(Path(__file__).parents[1] / "results"):
         origin = found.origin
-        if origin.study in ("bench", "fidelity") or origin.cell == "theory":
+        if origin.study in ("bench", "fidelity", "guidance") or origin.cell == "theory":
             continue
         assert declared[origin.study][origin.cell] == origin.levels, origin.run

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from recombine.report.seeds import by_step, over_seeds, summarised
+from recombine.report.seeds import over_seeds, summarised
 
 T_2 = 4.302652730
 """Student's t, 2 degrees of freedom, 97.5 %."""
@@ -66,8 +66,3 @@ def test_rows_are_summed_up_in_the_order_of_their_seeds():
 def test_a_seed_is_not_counted_twice():
     with pytest.raises(ValueError, match="one row a seed; got the seeds 0, 0"):
         summarised(frame(seed=[0, 0], value=[3.0, 1.0]))
-
-
-def test_a_curve_is_summed_up_step_by_step():
-    rows = frame(seed=[0, 1, 0, 1], value=[1.0, 3.0, 5.0, 7.0], step=[20, 20, 10, 10])
-    assert [(step, each.value) for step, each in by_step(rows).items()] == [(10, 6), (20, 2)]

@@ -36,7 +36,7 @@ _KIND_OF = {
     "feature_coupling": "coupling",
     "cells_coupled": "coupling",
     "leak": "leak",
-    "retold_leak": "leak",
+    "changed_leak": "leak",
     "background_leak": "leak",
     "kl_residual": "kl",
     "split_residual": "kl",

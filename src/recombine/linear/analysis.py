@@ -1,4 +1,4 @@
-"""What to look for in a trajectory: terms of growth, stages, bumps, descents, order of learning."""
+"""What a trajectory shows: terms of growth, stages, bumps, descents, order of learning."""
 
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ def drawdown(output: Float[Tensor, " time *batch"]) -> Float[Tensor, " *batch"]:
 
 
 def monotone(loss: Float[Tensor, " time *batch"], slack: float = 1e-10) -> Bool[Tensor, " *batch"]:
-    """Tell which losses never rise."""
+    """Return which losses never rise."""
     return (loss.diff(dim=0) <= slack).all(dim=0)
 
 

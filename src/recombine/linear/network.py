@@ -1,6 +1,6 @@
 """Networks as the authors train them: untied layers, biases, ReLU if wanted, plain SGD.
 
-Many seeds are trained at once: every tensor has them in front, and each seed has its own data.
+Many networks are trained at once: they are the first axis of every tensor, each has its own data.
 """
 
 import math
@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 class Layer(NamedTuple):
-    """One affine map per seed."""
+    """One affine map per network."""
 
-    weight: Float[Tensor, "seed out in"]
-    bias: Float[Tensor, "seed out"]
+    weight: Float[Tensor, "network out in"]
+    bias: Float[Tensor, "network out"]
 
 
 Layers: TypeAlias = list[Layer]
@@ -40,50 +40,50 @@ class Network:
                 f"got {self.layers}, {self.hidden} and {self.dimensions}"
             )
 
-    def start(self, seeds: int, generator: torch.Generator) -> Layers:
+    def start(self, count: int, generator: torch.Generator) -> Layers:
         """Draw the layers as PyTorch does: uniform within 1/sqrt(inputs), biases too."""
         widths = [self.dimensions, *[self.hidden] * (self.layers - 1), self.dimensions]
         made = []
         for inputs, out in zip(widths, widths[1:], strict=False):
             reach = 1 / math.sqrt(inputs)
-            drawn = torch.rand(seeds, out, inputs + 1, generator=generator, device=generator.device)
+            drawn = torch.rand(count, out, inputs + 1, generator=generator, device=generator.device)
             drawn = reach * (2 * drawn - 1)
             bias = drawn[..., -1] if self.bias else torch.zeros_like(drawn[..., -1])
             made.append(Layer(drawn[..., :-1].contiguous(), bias.contiguous()))
         return made
 
     def activations(
-        self, layers: Layers, x: Float[Tensor, "seed point row"]
-    ) -> list[Float[Tensor, "seed point _"]]:
-        """Return what each layer hears, and the answer last."""
-        heard = [x]
+        self, layers: Layers, x: Float[Tensor, "network point row"]
+    ) -> list[Float[Tensor, "network point _"]]:
+        """Return the input of each layer, and the output last."""
+        inputs = [x]
         for number, (weight, bias) in enumerate(layers, start=1):
-            answer = torch.baddbmm(bias[:, None], heard[-1], weight.mT)
-            heard.append(answer.relu() if self.relu and number < len(layers) else answer)
-        return heard
+            output = torch.baddbmm(bias[:, None], inputs[-1], weight.mT)
+            inputs.append(output.relu() if self.relu and number < len(layers) else output)
+        return inputs
 
     def __call__(
-        self, layers: Layers, x: Float[Tensor, "seed point row"]
-    ) -> Float[Tensor, "seed point row"]:
-        """Return the answer of every seed."""
+        self, layers: Layers, x: Float[Tensor, "network point row"]
+    ) -> Float[Tensor, "network point row"]:
+        """Return the output of every network."""
         return self.activations(layers, x)[-1]
 
-    def gradients(self, layers: Layers, x: Float[Tensor, "seed point row"]) -> Layers:
+    def gradients(self, layers: Layers, x: Float[Tensor, "network point row"]) -> Layers:
         """Return the slope of the mean squared error over points and dimensions."""
-        heard = self.activations(layers, x)
-        error = 2 * (heard[-1] - x) / (x.shape[1] * x.shape[2])
+        inputs = self.activations(layers, x)
+        error = 2 * (inputs[-1] - x) / (x.shape[1] * x.shape[2])
         found = []
         for number in reversed(range(len(layers))):
-            found.append(Layer(error.mT @ heard[number], error.sum(dim=1)))
+            found.append(Layer(error.mT @ inputs[number], error.sum(dim=1)))
             error = error @ layers[number].weight
             if self.relu and number > 0:
-                error = error * (heard[number] > 0)
+                error = error * (inputs[number] > 0)
         return found[::-1]
 
 
 def batches(
-    points: Float[Tensor, "seed point row"], size: int, generator: torch.Generator
-) -> list[Float[Tensor, "seed _ row"]]:
+    points: Float[Tensor, "network point row"], size: int, generator: torch.Generator
+) -> list[Float[Tensor, "network _ row"]]:
     """Shuffle once and cut into batches: the authors' order is the same in every epoch."""
     order = torch.randperm(points.shape[1], generator=generator, device=generator.device)
     return list(points[:, order].split(size, dim=1))
@@ -92,7 +92,7 @@ def batches(
 def descend(
     network: Network,
     layers: Layers,
-    ordered: list[Float[Tensor, "seed _ row"]],
+    ordered: list[Float[Tensor, "network _ row"]],
     rate: float,
     epochs: int,
 ) -> Iterator[int]:
@@ -109,7 +109,7 @@ def descend(
 
 
 def largest_rate(network: Network, moment: Float[Tensor, "augmented augmented"]) -> float:
-    """Return the learning rate above which SGD cannot settle where the answer is exact.
+    """Return the learning rate above which SGD cannot settle where the output is exact.
 
     There the steepest direction of one layer has the slope 2 max(moment) / dimensions; balanced
     layers add up.

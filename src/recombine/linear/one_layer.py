@@ -37,9 +37,10 @@ def weights(
 def outputs(
     task: Sim, weights: Float[Tensor, " *batch row column"]
 ) -> Float[Tensor, " *batch row"]:
-    """Return what a layer answers at the test point."""
-    told = torch.nn.functional.pad(task.target, (0, weights.shape[-1] - task.dimensions), value=1.0)
-    return weights @ told.to(weights)
+    """Return the output of a layer at the test point."""
+    bias = weights.shape[-1] - task.dimensions
+    point = torch.nn.functional.pad(task.target, (0, bias), value=1.0)
+    return weights @ point.to(weights)
 
 
 def half_time(rate: float) -> float:

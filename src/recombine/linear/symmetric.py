@@ -106,12 +106,12 @@ def recurrence(
     every: int = 1,
     observe: Observe = whole,
 ) -> Float[Tensor, " time *seen"]:
-    """Return W by the authors' W <- W + step V(W), which may blow up; `lost` tells where."""
+    """Return W by the authors' W <- W + step V(W), which may blow up: see `lost`."""
     return fixed(lambda w: w + step * jacobian_velocity(w, rates), start, steps, every, observe)
 
 
 def lost(w: Float[Tensor, " *batch row row"], below: float = -1e-12) -> Tensor:
-    """Tell which matrices no U has: not finite, or with a negative eigenvalue."""
+    """Return which matrices no U has: not finite, or with a negative eigenvalue."""
     finite = w.isfinite().flatten(-2).all(dim=-1)
     symmetric = torch.where(finite[..., None, None], (w + w.mT) / 2, 0.0)
     return ~finite | (torch.linalg.eigvalsh(symmetric)[..., 0] < below)

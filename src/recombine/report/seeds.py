@@ -58,8 +58,3 @@ def summarised(rows: pd.DataFrame) -> Summary:
         found = ", ".join(map(str, seeds))
         raise ValueError(f"a mean over seeds has one row a seed; got the seeds {found}")
     return over_seeds(values, lows, highs, [n for n in samples if not pd.isna(n)])
-
-
-def by_step(rows: pd.DataFrame) -> dict[float, Summary]:
-    """Return the mean over seeds at every step of a curve of one cell, from the first step."""
-    return {float(step): summarised(each) for step, each in rows.groupby("step", sort=True)}

@@ -48,6 +48,7 @@ TEMPLATES: dict[str, Query] = {
     "locality_correlation": Correlations(
         ("length",), ("conditional_locality", "beyond_objects"), CHOICES
     ),
+    "guidance": Cells(("guidance",), ("both_hit", "hit", "colours")),
     "laws": Suffixes(("laws",), LAWS, what="law"),
     "swing_by": Cells(("swing_by:two_concepts*",), (*RISES, "training_monotone_share", "descents")),
     "swing_by_figures": Cells(

@@ -3,7 +3,7 @@
 Only this file and what draws or prints tables import pandas: it takes a fifth of a second.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,3 @@ def _read(study: str | None, where: Path | str | None) -> list[Results]:
 
 def _is_of(path: Path, study: str) -> bool:
     return any(each.origin.study == study for each in read(path))
-
-
-def levels(table: pd.DataFrame) -> Mapping[str, list[str]]:
-    """Return the axes of a table, each with the levels that occur."""
-    axes = [name for name in table.columns if name not in (*_BEFORE, *_AFTER)]
-    return {axis: [each for each in table[axis].unique() if each] for axis in axes}
