@@ -150,25 +150,6 @@ def test_the_flow_of_w_is_that_of_its_u(rng):
     torch.testing.assert_close(found, moved, atol=1e-10, rtol=0)
 
 
-def test_growth_suppression_and_noise_are_the_whole_velocity(rng):
-    u, rates = random_case(rng, 3, 2)
-    w = symmetric.jacobian(u)
-    growth, suppression, noise = analysis.terms(w, rates)
-    whole = growth - suppression - noise
-    torch.testing.assert_close(whole, symmetric.jacobian_velocity(w, rates), atol=1e-12, rtol=0)
-    for each, a in zip(range(2), rates.tolist(), strict=True):
-        m = w[each].tolist()
-        for i in range(3):
-            for j in range(3):
-                other = m[j][j] * (3 * a[j] + a[i]) if i != j else 0
-                held = m[i][j] * (m[i][i] * (3 * a[i] + a[j]) + other) / 2
-                kept = [k for k in range(3) if k not in (i, j)]
-                rest = sum(m[k][i] * m[k][j] * (a[i] + a[j] + 2 * a[k]) for k in kept) / 2
-                assert growth[each, i, j].item() == pytest.approx(m[i][j] * (a[i] + a[j]))
-                assert suppression[each, i, j].item() == pytest.approx(held)
-                assert noise[each, i, j].item() == pytest.approx(rest)
-
-
 def test_adaptive_steps_agree_with_scipy(rng):
     start = reference_starts(3, 2, rng)
     times = torch.tensor([0.0, 0.9, 3.1, 3.15, 20.0]).double()
