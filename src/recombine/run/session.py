@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from recombine.checkpoint import Checkpoint
 from recombine.data import Stream
-from recombine.denoiser import LearnsFromAverage
 from recombine.graph import GraphedStep
 from recombine.measure.subject import Findings, SumsUp, joined
+from recombine.objectives.jepa import JepaObjective
 from recombine.report.files import naming, write_bytes, write_text
 from recombine.report.picture import contact_sheet, png
 from recombine.run.kept import Kept, keep, kept
@@ -141,7 +141,7 @@ class Session:
         """Take the steps that are left, one at a time; look, measure and save on the way."""
         training = self.cell.training
         budget, noise = training.budget, self.generators["noise"]
-        average = self._target() if isinstance(training.objective, LearnsFromAverage) else None
+        average = self._target() if isinstance(training.objective, JepaObjective) else None
         parts = (self.weights, training.objective, budget.clip, noise)
         step = Step(*parts, self.called, self.share, average, self._seen)
         left = range(self.stream.step + 1, budget.steps + 1)
