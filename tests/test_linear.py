@@ -261,7 +261,7 @@ def test_a_deep_network_of_one_layer_is_the_closed_form(rng):
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("layers", [1, 3])
 def test_sgd_follows_autograd(layers: int, relu: bool, rng):
-    of = network.Network(3, layers, hidden=5, relu=relu)
+    of = network.Perceptron(3, layers, hidden=5, relu=relu)
     made = of.start(2, rng)
     x = torch.randn(2, 7, 3, generator=rng)
     parameters = [each.requires_grad_() for layer in made for each in layer]
@@ -272,7 +272,7 @@ def test_sgd_follows_autograd(layers: int, relu: bool, rng):
 
 
 def test_a_seed_is_a_network_of_its_own(rng):
-    of = network.Network(2, 2, hidden=3, relu=True)
+    of = network.Perceptron(2, 2, hidden=3, relu=True)
     (one, two) = of.start(2, rng)
     x = torch.randn(2, 4, 2, generator=rng)
     answer = of([one, two], x)
@@ -288,7 +288,7 @@ def test_the_order_of_batches_is_the_same_in_every_epoch(rng):
     ordered = network.batches(points, 4, rng)
     assert [batch.shape[1] for batch in ordered] == [4, 4, 2]
     assert sorted(torch.cat(ordered, dim=1).flatten().tolist()) == list(range(10))
-    of = network.Network(1, bias=False)
+    of = network.Perceptron(1, bias=False)
     layers = of.start(1, rng)
     by_hand = layers[0].weight.item()
     for step in network.descend(of, layers, ordered, 0.001, 2):
@@ -303,7 +303,7 @@ def test_the_time_of_one_step_is_that_of_the_flow(rng):
     """One step of SGD is 2 rate / dimensions of the flow dW/dt = -(W - I)A (sheet, 2.2)."""
     task = Sim((1.0, 2.0), (0.3, 0.3), 4)
     points = task.points(4000, rng)[None].float()
-    of = network.Network(4, bias=False)
+    of = network.Perceptron(4, bias=False)
     layers = of.start(1, rng)
     start = layers[0].weight.double().clone()
     for _ in network.descend(of, layers, network.batches(points, 8000, rng), 0.02, 300):
@@ -314,7 +314,7 @@ def test_the_time_of_one_step_is_that_of_the_flow(rng):
 
 def test_the_largest_learning_rate_is_where_one_layer_stops_settling(rng):
     points = torch.ones(1, 1, 1)
-    of = network.Network(1, bias=False)
+    of = network.Perceptron(1, bias=False)
     most = network.largest_rate(of, torch.ones(1, 1).double())
     for rate, settles in ((0.95 * most, True), (1.05 * most, False)):
         layers = of.start(1, rng)
@@ -326,4 +326,4 @@ def test_the_largest_learning_rate_is_where_one_layer_stops_settling(rng):
 @pytest.mark.parametrize("sizes", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_a_network_without_a_part_is_refused(sizes: tuple[int, int, int]):
     with pytest.raises(ValueError, match="a network has a layer, a hidden unit and a dimension"):
-        network.Network(*sizes)
+        network.Perceptron(*sizes)
