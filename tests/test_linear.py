@@ -150,25 +150,6 @@ def test_the_flow_of_w_is_that_of_its_u(rng):
     torch.testing.assert_close(found, moved, atol=1e-10, rtol=0)
 
 
-def test_growth_suppression_and_noise_are_the_whole_velocity(rng):
-    u, rates = random_case(rng, 3, 2)
-    w = symmetric.jacobian(u)
-    growth, suppression, noise = analysis.terms(w, rates)
-    whole = growth - suppression - noise
-    torch.testing.assert_close(whole, symmetric.jacobian_velocity(w, rates), atol=1e-12, rtol=0)
-    for each, a in zip(range(2), rates.tolist(), strict=True):
-        m = w[each].tolist()
-        for i in range(3):
-            for j in range(3):
-                other = m[j][j] * (3 * a[j] + a[i]) if i != j else 0
-                held = m[i][j] * (m[i][i] * (3 * a[i] + a[j]) + other) / 2
-                kept = [k for k in range(3) if k not in (i, j)]
-                rest = sum(m[k][i] * m[k][j] * (a[i] + a[j] + 2 * a[k]) for k in kept) / 2
-                assert growth[each, i, j].item() == pytest.approx(m[i][j] * (a[i] + a[j]))
-                assert suppression[each, i, j].item() == pytest.approx(held)
-                assert noise[each, i, j].item() == pytest.approx(rest)
-
-
 def test_adaptive_steps_agree_with_scipy(rng):
     start = reference_starts(3, 2, rng)
     times = torch.tensor([0.0, 0.9, 3.1, 3.15, 20.0]).double()
@@ -286,7 +267,7 @@ def test_a_deep_network_of_one_layer_is_the_closed_form(rng):
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("layers", [1, 3])
 def test_sgd_follows_autograd(layers: int, relu: bool, rng):
-    of = network.Network(3, layers, hidden=5, relu=relu)
+    of = network.Perceptron(3, layers, hidden=5, relu=relu)
     made = of.start(2, rng)
     x = torch.randn(2, 7, 3, generator=rng)
     parameters = [each.requires_grad_() for layer in made for each in layer]
@@ -297,7 +278,7 @@ def test_sgd_follows_autograd(layers: int, relu: bool, rng):
 
 
 def test_a_seed_is_a_network_of_its_own(rng):
-    of = network.Network(2, 2, hidden=3, relu=True)
+    of = network.Perceptron(2, 2, hidden=3, relu=True)
     (one, two) = of.start(2, rng)
     x = torch.randn(2, 4, 2, generator=rng)
     answer = of([one, two], x)
@@ -313,7 +294,7 @@ def test_the_order_of_batches_is_the_same_in_every_epoch(rng):
     ordered = network.batches(points, 4, rng)
     assert [batch.shape[1] for batch in ordered] == [4, 4, 2]
     assert sorted(torch.cat(ordered, dim=1).flatten().tolist()) == list(range(10))
-    of = network.Network(1, bias=False)
+    of = network.Perceptron(1, bias=False)
     layers = of.start(1, rng)
     by_hand = layers[0].weight.item()
     for step in network.descend(of, layers, ordered, 0.001, 2):
@@ -328,7 +309,7 @@ def test_the_time_of_one_step_is_that_of_the_flow(rng):
     """One step of SGD is 2 rate / dimensions of the flow dW/dt = -(W - I)A (sheet, 2.2)."""
     task = Sim((1.0, 2.0), (0.3, 0.3), 4)
     points = task.points(4000, rng)[None].float()
-    of = network.Network(4, bias=False)
+    of = network.Perceptron(4, bias=False)
     layers = of.start(1, rng)
     start = layers[0].weight.double().clone()
     for _ in network.descend(of, layers, network.batches(points, 8000, rng), 0.02, 300):
@@ -339,7 +320,7 @@ def test_the_time_of_one_step_is_that_of_the_flow(rng):
 
 def test_the_largest_learning_rate_is_where_one_layer_stops_settling(rng):
     points = torch.ones(1, 1, 1)
-    of = network.Network(1, bias=False)
+    of = network.Perceptron(1, bias=False)
     most = network.largest_rate(of, torch.ones(1, 1).double())
     for rate, settles in ((0.95 * most, True), (1.05 * most, False)):
         layers = of.start(1, rng)
@@ -351,4 +332,4 @@ def test_the_largest_learning_rate_is_where_one_layer_stops_settling(rng):
 @pytest.mark.parametrize("sizes", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_a_network_without_a_part_is_refused(sizes: tuple[int, int, int]):
     with pytest.raises(ValueError, match="a network has a layer, a hidden unit and a dimension"):
-        network.Network(*sizes)
+        network.Perceptron(*sizes)

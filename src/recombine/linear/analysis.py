@@ -1,6 +1,4 @@
-"""What a trajectory shows: terms of growth, stages, bumps, descents, order of learning."""
-
-from typing import NamedTuple
+"""What a trajectory shows: stages, bumps, descents, order of learning."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,28 +6,6 @@ from torch import Tensor
 
 GROWTH, SUPPRESSION, REGROWTH = 0, 1, 2
 """Stages: minor entries grow; they shrink and pull the output back; the next concept grows."""
-
-
-class Terms(NamedTuple):
-    """dW/dt = growth - suppression - noise, entry by entry (Eq. 4.3)."""
-
-    growth: Tensor
-    suppression: Tensor
-    noise: Tensor
-
-
-def terms(w: Float[Tensor, " *batch row row"], rates: Float[Tensor, " *#batch row"]) -> Terms:
-    """Take the velocity of a symmetric W apart; the noise is what other entries do, not chance."""
-    row, column = rates[..., :, None], rates[..., None, :]
-    major = w.diagonal(dim1=-2, dim2=-1)
-    own = major[..., :, None] * (3 * row + column)
-    identity = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
-    other = own.mT * (1 - identity)
-    suppression = w * (own + other) / 2
-    # sum over k of w_ki w_kj (a_i + a_j + 2 a_k), then without k = i and k = j.
-    all_k = (row + column) * (w @ w) + 2 * (w * column) @ w
-    noise = all_k / 2 - suppression
-    return Terms(w * (row + column), suppression, noise)
 
 
 def out_of_distribution_loss(
@@ -132,16 +108,6 @@ def stages(
 def turnover(weak: float, strong: float) -> float:
     """Return the w22 at which w12 stops growing, while w11 is near 0 (weak, strong are rates)."""
     return 2 * (weak + strong) / (weak + 3 * strong)
-
-
-def minor_decay(weak: float, strong: float) -> float:
-    """Return the rate at which w12 decays once w22 is 1."""
-    return (strong - weak) / 2
-
-
-def peak_exponent(weak: float, strong: float) -> float:
-    """Return the power of the start's size with which the peak of w12 grows."""
-    return (1 - weak / strong) / 2
 
 
 def corner_losses(

@@ -24,7 +24,7 @@ Layers: TypeAlias = list[Layer]
 
 
 @dataclass(frozen=True)
-class Network:
+class Perceptron:
     """A perceptron from `dimensions` to as many, with hidden layers of one width."""
 
     dimensions: int
@@ -90,7 +90,7 @@ def batches(
 
 
 def descend(
-    network: Network,
+    network: Perceptron,
     layers: Layers,
     ordered: list[Float[Tensor, "network _ row"]],
     rate: float,
@@ -108,7 +108,7 @@ def descend(
             yield step
 
 
-def largest_rate(network: Network, moment: Float[Tensor, "augmented augmented"]) -> float:
+def largest_rate(network: Perceptron, moment: Float[Tensor, "augmented augmented"]) -> float:
     """Return the learning rate above which SGD cannot settle where the output is exact.
 
     There the steepest direction of one layer has the slope 2 max(moment) / dimensions; balanced

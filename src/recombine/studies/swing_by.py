@@ -50,14 +50,12 @@ class SwingBy:
     """Number of random starts."""
     dimensions: int = 0
     """Dimensions of the data (0: as many as concepts)."""
-    start: Literal["positive", "uniform", "normal", "correlated"] = "positive"
-    """Law of U: size (1 + spread N)/sqrt(d), size U(0,1), size N, or a W of this correlation."""
+    start: Literal["positive", "uniform", "normal"] = "positive"
+    """Law of U: size (1 + spread N)/sqrt(d), size U(0,1), or size N."""
     size: float = 0.3
     """Size of the start."""
     spread: float = 0.3
     """How much positive starts differ."""
-    correlation: float = 0.9
-    """Correlation of the rows of a correlated start."""
     negated: bool = False
     """Turn the sign of the first row of U: minor entries start negative."""
     rates_squared: bool = False
@@ -85,8 +83,6 @@ class SwingBy:
             raise ValueError(f"size, time and looks are above 0; got {values}")
         if self.iterate_w and self.step is None:
             raise ValueError("to iterate W takes a step; got step none")
-        if not -1 < self.correlation < 1:
-            raise ValueError(f"a correlation lies between -1 and 1; got {self.correlation}")
         _ = self.task  # which checks the rest
 
     @property
@@ -144,8 +140,6 @@ class SwingBy:
             normal = torch.randn(shape, generator=generator, device=device, dtype=torch.float64)
             u = self.size * (1 + self.spread * normal) / math.sqrt(rows)
             u = self.size * normal if self.start == "normal" else u
-        if self.start == "correlated":
-            u = self._correlated().to(u).expand(shape).clone()
         if self.authors_seed is not None:
             u[0] = self.authors().to(u)
         if self.negated:
@@ -157,13 +151,6 @@ class SwingBy:
         rng = torch.Generator().manual_seed(self.authors_seed or 0)
         rows = self.task.dimensions
         return self.size * torch.rand(rows, rows, generator=rng).double()
-
-    def _correlated(self) -> Float[Tensor, "row width"]:
-        """Return the U of W = size [[1, rho], [rho, 1]]."""
-        identity = torch.eye(self.task.dimensions).double()
-        return torch.linalg.cholesky(
-            self.size * (self.correlation + (1 - self.correlation) * identity)
-        )
 
     def ensemble(self, starts: Float[Tensor, "start row width"]) -> Ensemble:
         """Follow every start, and measure at a few thousand times at most."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from recombine.linear import analysis
 from recombine.linear.curves import Rows, curve, spread
-from recombine.linear.network import Layers, Network, batches, descend, largest_rate
+from recombine.linear.network import Layers, Perceptron, batches, descend, largest_rate
 from recombine.linear.sim import Sim, rotation
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
@@ -99,9 +99,9 @@ class Descent:
         return Sim(self.means, sigma, self.dimensions, self.origin, self.sigma_as_variance)
 
     @property
-    def network(self) -> Network:
+    def network(self) -> Perceptron:
         """The architecture."""
-        return Network(self.dimensions, self.layers, self.hidden, self.relu, self.bias)
+        return Perceptron(self.dimensions, self.layers, self.hidden, self.relu, self.bias)
 
     def __call__(self, generator: torch.Generator, watch: Watched) -> Findings:
         """Train all networks at once, and measure at the test point on the way."""
