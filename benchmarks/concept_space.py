@@ -30,7 +30,9 @@ from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.report.files import write_bytes
 from recombine.report.table import number
-from recombine.results import Origin, Results, keep, read, rows, table
+from recombine.results import Origin, Results, keep, read
+from recombine.results.findings import rows
+from recombine.results.query import table
 from recombine.results.store import files
 from recombine.studies.concept_space import world
 from recombine.worlds.circles import Circles

@@ -21,7 +21,8 @@ from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
 from recombine.report.origin import device_name
 from recombine.report.table import quoted
-from recombine.results import Origin, Results, keep, rows
+from recombine.results import Origin, Results, keep
+from recombine.results.findings import rows
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.scene_file import read
 

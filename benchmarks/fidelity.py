@@ -22,7 +22,8 @@ from recombine.measure.tokenizing import psnr
 from recombine.measurement import Measurement
 from recombine.render.engine import picture, see
 from recombine.report.origin import device_name
-from recombine.results import Origin, Results, keep, rows
+from recombine.results import Origin, Results, keep
+from recombine.results.findings import rows
 from recombine.scene import Scenes
 from recombine.worlds.clevr import Clevr, stage
 from recombine.worlds.scene_file import read

@@ -23,7 +23,9 @@ from recombine.measure.circles import mean_scenes
 from recombine.measure.concept_space import ConceptSpace, signals
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
-from recombine.results import Origin, Results, rows, table
+from recombine.results import Origin, Results
+from recombine.results.findings import rows
+from recombine.results.query import table
 from recombine.scene import compositions
 from recombine.studies.concept_space import SEPARATIONS, STUDY, milestones, world
 from recombine.study import Cell

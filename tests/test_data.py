@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from recombine.data import Batch, Files, Stream, batch_of, shuffled
+from recombine.render.raster import flat_scenes
 from recombine.scene import Factor, Scenes, World
-from recombine.worlds.files.celeba import photographed
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,10 @@ class Numbers:
     size: ClassVar[int] = 2
 
     def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
-        scenes = photographed((index % 2)[:, None])
-        scenes.position[:, 0, 0] = index + 1000.0 * seed
-        return scenes
+        position = torch.stack([index + 1000.0 * seed, 0.0 * index], dim=1)
+        plain = torch.zeros(len(index), 3)
+        concepts = (index % 2)[:, None]
+        return flat_scenes(position, plain[:, 0], plain, 0 * index, concepts, plain)
 
     def image(self, scenes: Scenes) -> Float[Tensor, "batch 3 height width"]:
         return (scenes.position[:, 0, 0] / 4096)[:, None, None, None].expand(-1, 3, 2, 2)

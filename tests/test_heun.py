@@ -15,7 +15,7 @@ from torch import Tensor
 import recombine.sample
 from recombine.denoiser import Denoiser
 from recombine.draw import bits, uniform
-from recombine.models.gaussian import Constant, GaussianLaw
+from recombine.models.gaussian import Constant, GaussianLaw, spectrum
 from recombine.models.mixture import MixtureLaw
 from recombine.sample.heun import HEUN, Sampler, seeded_noise, trajectory
 
@@ -56,10 +56,10 @@ def largest_error(sampler: Sampler) -> float:
     """Compare at the lowest level: the last step to zero is Euler's and has an error of its own."""
     law, start = correlated(), seeded_noise(SEEDS, (1, 2, 2), dtype=torch.float64)
     *_, before, _ = trajectory(law, start, start, sampler)
-    highest, lowest = (
-        start.new_full((len(start),), level) for level in (sampler.highest, sampler.lowest)
-    )
-    exact = law.flow(start * sampler.highest, highest, start, lowest)
+    axes, mean = spectrum(law.covariance), law.mean(start)
+    highest, lowest = (axes.variance + level**2 for level in (sampler.highest, sampler.lowest))
+    offset = axes.along((start * sampler.highest - mean).flatten(1))
+    exact = mean + axes.back(offset * (lowest / highest).sqrt()).reshape(start.shape)
     return (before.x - exact).abs().max().item()
 
 

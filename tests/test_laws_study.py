@@ -11,7 +11,9 @@ from recombine.measure.statement import NONZERO, Statement, exactly, nonzero, vi
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.models import laws
-from recombine.results import Origin, Results, rows, table
+from recombine.results import Origin, Results
+from recombine.results.findings import rows
+from recombine.results.query import table
 from recombine.studies import laws as study
 from recombine.studies.laws import Factorizing
 

@@ -21,7 +21,7 @@ from recombine.measure.locality import (
     shared,
 )
 from recombine.models.gaussian import GaussianLaw
-from recombine.models.mixture import marks_none, marks_one, scene_law
+from recombine.models.mixture import marks_one, scene_law
 
 SIDE, CELL, BATCH = 16, 4, 4
 CELLS = SIDE // CELL
@@ -188,7 +188,7 @@ def test_a_denoiser_that_ignores_its_condition_has_no_conditional_locality():
 
 
 def test_an_unconditional_law_has_no_conditional_locality(rng: torch.Generator):
-    law = scene_law((1, 2, 3), marks_none)
+    law = scene_law((1, 2, 3), lambda present, marked: torch.ones(len(marked), len(present)))
     condition = torch.ones(4, 6, dtype=torch.float64)
     without = condition - torch.eye(6, dtype=torch.float64)[:2, None]
     place = torch.tensor([[[0.1, 0.1], [0.5, 0.1]]], dtype=torch.float64).expand(4, -1, 2)

@@ -1,10 +1,8 @@
-"""Results survive the disk to the bit, are whole or not there, and older files are read."""
+"""Results survive the disk to the bit, and are whole or not there."""
 
 import json
 import math
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from subprocess import run
 
@@ -16,7 +14,8 @@ from hypothesis import strategies as st
 
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
-from recombine.results import Origin, Results, Row, keep, notes, read, rows, store, write
+from recombine.results import Origin, Results, Row, keep, read, store, write
+from recombine.results.findings import notes, rows
 from recombine.results.query import arrays, records, runs, table
 from recombine.studies import load, names
 
@@ -58,7 +57,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 def test_every_number_is_read_as_it_was(values: list[tuple[float, float | None]]):
     found = [Row(f"m{i}", one, step=other) for i, (one, other) in enumerate(values)]
     kept = Results(origin(), tuple(found))
-    (again,) = store._results(store.parsed(store.text([kept])))
+    (again,) = store.parsed(store.text([kept]))
     assert again == kept
 
 
@@ -174,7 +173,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
         read(tmp_path / "none.csv")
 
 
-# Older files
+# The first version
 
 
 VERSION_1 = """\
@@ -188,35 +187,11 @@ run,step,measurement,value,low,high,n,reader
 
 
 def test_version_1_is_read(tmp_path: Path):
-    """This text never changes: whoever changes the format adds an upgrade, and a text beside it."""
+    """This text never changes: a change of the format adds an upgrade, and a text beside it."""
     (tmp_path / "length.csv").write_text(VERSION_1)
     (found,) = read(tmp_path / "length.csv")
     assert found.rows == (Row("k_max", 7, 7, 8, 256, None, "detector"), Row("loss", 0.5, step=100))
     assert (found.origin.cell, found.origin.device) == ("grid_all", "cpu")
-
-
-def test_an_older_file_is_upgraded_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A future in which a measurement was renamed, and then every run got a place."""
-
-    def renamed(content: store.Content) -> store.Content:
-        new = [
-            {**row, "measurement": row["measurement"].replace("k_max", "most")}
-            for row in content.rows
-        ]
-        return replace(content, rows=tuple(new))
-
-    def placed(content: store.Content) -> store.Content:
-        runs: list[Mapping] = [
-            {**run, "device": f"{run['device']} in 2027"} for run in content.runs
-        ]
-        return replace(content, runs=tuple(runs))
-
-    monkeypatch.setattr(store, "SCHEMA", 3)
-    monkeypatch.setattr(store, "UPGRADES", {1: renamed, 2: placed})
-    (tmp_path / "length.csv").write_text(VERSION_1)
-    (found,) = read(tmp_path / "length.csv")
-    assert [row.measurement for row in found.rows] == ["most", "loss"]
-    assert found.origin.device == "cpu in 2027"
 
 
 # The folder of all results

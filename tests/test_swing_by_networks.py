@@ -12,7 +12,9 @@ from recombine.figures import swing_by_networks as networks_figure
 from recombine.linear import analysis, symmetric
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
-from recombine.results import Origin, Results, rows, table
+from recombine.results import Origin, Results
+from recombine.results.findings import rows
+from recombine.results.query import table
 from recombine.run.compute import unwatched
 from recombine.studies import phase_diagram, swing_by_networks
 from recombine.studies.phase_diagram import POINT, PhaseDiagram

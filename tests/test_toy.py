@@ -10,7 +10,9 @@ from recombine import run
 from recombine.figures.toy import draw
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
-from recombine.results import Origin, Results, arrays, rows, table
+from recombine.results import Origin, Results
+from recombine.results.findings import rows
+from recombine.results.query import arrays, table
 from recombine.studies.toy import CENTRES, STUDY, WIDTHS, Clouds, RedGreen
 
 CPU = torch.device("cpu")

@@ -148,16 +148,16 @@ def check(view: View) -> None:
 
 @cache
 def _spread(name: str) -> float:
-    """Read how far a tokenizer's latents spread; once, as every training step asks."""
+    """Read how far a tokenizer's latents spread; once, as every training step needs it."""
     return float(zoo.measured(name, "latent_spread").value)
 
 
-# What is kept must do for gradients, whoever asks for it first.
+# What is kept must do for gradients, also when inference needs it first.
 @cache
 @torch.inference_mode(False)
 def tokenizer(name: str, of: Autoencoder, device: torch.device) -> AutoencoderModule:
     """Return a shipped tokenizer on a device; it is read from disk once."""
-    # A network that asks for it on the way must have the same fresh weights each time.
+    # A network that is built around it must draw the same fresh weights each time.
     with torch.random.fork_rng(devices=[]):
         network = of.build()
     return zoo.filled(network, zoo.path(name)).to(device).requires_grad_(False)

@@ -17,7 +17,8 @@ from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.report.origin import device_name
 from recombine.report.table import quoted
-from recombine.results import Origin, Results, keep, rows
+from recombine.results import Origin, Results, keep
+from recombine.results.findings import rows
 from recombine.worlds.clevr import Clevr
 
 QUESTIONS = {

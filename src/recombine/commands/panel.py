@@ -11,8 +11,7 @@ from recombine.commands.tour import Stop, Visit
 from recombine.figures.locality import HeatMap, heat_maps
 from recombine.report.page import Group, Picture, Section
 from recombine.report.table import quoted
-from recombine.results import arrays
-from recombine.results.query import HOME
+from recombine.results.query import HOME, arrays
 
 CAPTION = (
     "If each place depends only on the condition near it, nine requested objects are nine easy "

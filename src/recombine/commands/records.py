@@ -20,7 +20,8 @@ from recombine.report.queries import Cells, Shown, finals, samples, value
 from recombine.report.seeds import summarised
 from recombine.report.table import latex
 from recombine.report.words import listed, nearest
-from recombine.results import arrays, keep, read, records
+from recombine.results import keep, read
+from recombine.results.query import arrays, records
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from recombine.report.page import Section, Table, page
 from recombine.report.paste import pasted
 from recombine.report.queries import Numbers
 from recombine.report.table import duration
-from recombine.results import arrays, records, runs
+from recombine.results.query import arrays, records, runs
 
 FIGURES, INDEX = Path("docs/figures"), Path("src/recombine/commands/index.json")
 

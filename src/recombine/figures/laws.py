@@ -22,26 +22,16 @@ _FLOOR = 1e-18
 """Residuals of exactly 0 are drawn here."""
 ROUNDING = 1e-6
 """No declared tolerance is larger."""
-# Okabe and Ito's colours.
-KINDS = {
-    "lcs": ("score is the local one", "#0072B2"),
-    "coupling": ("pixels of other blocks", "#D55E00"),
-    "leak": ("conditions of other blocks", "#009E73"),
-    "kl": ("KL, its terms, its integral", "#CC79A7"),
-    "other": ("further statements", "0.45"),
-}
-_KIND_OF = {
-    "lcs_residual": "lcs",
-    "coupling": "coupling",
-    "feature_coupling": "coupling",
-    "cells_coupled": "coupling",
-    "leak": "leak",
-    "changed_leak": "leak",
-    "background_leak": "leak",
-    "kl_residual": "kl",
-    "split_residual": "kl",
-    "kl_minus_integral": "kl",
-    "dependence": "kl",
+# What a statement is about, in one of Okabe and Ito's colours, and the names of such statements.
+KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "score is the local one": ("#0072B2", ("lcs_residual",)),
+    "pixels of other blocks": ("#D55E00", ("coupling", "feature_coupling", "cells_coupled")),
+    "conditions of other blocks": ("#009E73", ("leak", "changed_leak", "background_leak")),
+    "KL, its terms, its integral": (
+        "#CC79A7",
+        ("kl_residual", "split_residual", "kl_minus_integral", "dependence"),
+    ),
+    "further statements": ("0.45", ()),
 }
 LAWS = {
     "T1": "block Gaussian",
@@ -75,7 +65,7 @@ class Dot:
     @property
     def mark(self) -> dict[str, Any]:
         """How it is drawn: full where it is 0 up to rounding, open where it is not."""
-        colour = KINDS[self.kind][1]
+        colour, _ = KINDS[self.kind]
         face = colour if self.value <= ROUNDING else "none"
         size = {"markersize": 5.5, "linestyle": "none", "markeredgewidth": 1.2}
         return {"color": colour, "markerfacecolor": face, "marker": "o", **size}
@@ -101,7 +91,9 @@ def dots(final: pd.DataFrame) -> list[Dot]:
     for row in final[final["low"].isna()].itertuples():
         statement, _, law = row.measurement.partition("@")
         if law and statement not in _COUNTS:
-            found.append(Dot(_short(law), _KIND_OF.get(statement, "other"), abs(row.value)))
+            kinds = (kind for kind, (_, names) in KINDS.items() if statement in names)
+            kind = next(kinds, "further statements")
+            found.append(Dot(_short(law), kind, abs(row.value)))
     return found
 
 
@@ -121,7 +113,7 @@ def _statements(axes: Axes, found: list[Dot]) -> None:
     for dot in found:
         height = rows.index(dot.law) + 0.14 * (kinds.index(dot.kind) - 2)
         axes.plot([max(dot.value, _FLOOR)], [height], **dot.mark)
-    for words, colour in KINDS.values():
+    for words, (colour, _) in KINDS.items():
         axes.plot([], [], "o", color=colour, label=words)
     axes.plot([], [], "o", color="0.2", markerfacecolor="none", label="open: not 0, as proved")
     axes.axvspan(1e-12, ROUNDING, color="0.93", linewidth=0, zorder=0, label="tolerances")
@@ -145,13 +137,9 @@ def _leak(axes: Axes, table: pd.DataFrame) -> None:
         axes.plot(limit["step"], limit["value"], color="0.5", linewidth=1, label="limit: a fifth")
     if "leak_ratio" in curves:
         ratio = curves["leak_ratio"]
-        band: dict[str, Any] = {
-            "color": "#0072B2",
-            "alpha": 0.2,
-            "linewidth": 0,
-            "label": "95 % interval",
-        }
-        axes.fill_between(ratio["step"], ratio["low"], ratio["high"], **band)
+        band: dict[str, Any] = {"color": "#0072B2", "alpha": 0.2, "linewidth": 0}
+        ends = (ratio["step"], ratio["low"], ratio["high"])
+        axes.fill_between(*ends, label="95 % interval", **band)
         axes.plot(ratio["step"], ratio["value"], color="#0072B2", linewidth=1.8, label="measured")
         axes.set_xscale("log")
         axes.legend(loc="lower right", frameon=False, fontsize=8)

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recombine.linear.integrate import Rates, Square
+
 GROWTH, SUPPRESSION, REGROWTH = 0, 1, 2
 """Stages: minor entries grow; they shrink and pull the output back; the next concept grows."""
 
@@ -15,9 +17,7 @@ def out_of_distribution_loss(
     return (output - target).square().sum(dim=-1) / 2
 
 
-def training_loss(
-    w: Float[Tensor, " *batch row row"], rates: Float[Tensor, " *#batch row"]
-) -> Float[Tensor, " *batch"]:
+def training_loss(w: Square, rates: Rates) -> Float[Tensor, " *batch"]:
     """Return |(W - I) A^(1/2)|^2 / 2, the loss over the whole law of the training data."""
     identity = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
     return ((w - identity).square() * rates[..., None, :]).sum(dim=(-2, -1)) / 2
@@ -103,11 +103,6 @@ def stages(
     pulled = torch.where((moved < 0) & left, SUPPRESSION, REGROWTH)
     stage = torch.where((minor.diff() < 0) | ~left, pulled, GROWTH)
     return torch.cat([stage, stage[-1:]])
-
-
-def turnover(weak: float, strong: float) -> float:
-    """Return the w22 at which w12 stops growing, while w11 is near 0 (weak, strong are rates)."""
-    return 2 * (weak + strong) / (weak + 3 * strong)
 
 
 def corner_losses(

@@ -1,13 +1,17 @@
 """Deep linear networks without ties: gradient flow of every layer, from balanced starts."""
 
+from typing import TypeAlias
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.linear.integrate import Observe, adaptive, whole
+from recombine.linear.integrate import Observe, Rates, Seen, Square, Times, adaptive, whole
+
+Layers: TypeAlias = Float[Tensor, " *batch layer row row"]
 
 
-def product(layers: Float[Tensor, " *batch layer row row"]) -> Float[Tensor, " *batch row row"]:
+def product(layers: Layers) -> Square:
     """Return the map of the whole network; the first layer acts first."""
     whole_map = layers[..., 0, :, :]
     for number in range(1, layers.shape[-3]):
@@ -15,9 +19,7 @@ def product(layers: Float[Tensor, " *batch layer row row"]) -> Float[Tensor, " *
     return whole_map
 
 
-def velocity(
-    layers: Float[Tensor, " *batch layer row row"], rates: Float[Tensor, " *#batch row"]
-) -> Float[Tensor, " *batch layer row row"]:
+def velocity(layers: Layers, rates: Rates) -> Layers:
     """Return -dL/dlayer for L = |(product - I) A^(1/2)|^2 / 2; two layers keep the paper's time."""
     depth = layers.shape[-3]
     identity = torch.eye(layers.shape[-1], dtype=layers.dtype, device=layers.device)
@@ -32,9 +34,7 @@ def velocity(
     return -torch.stack(slopes[::-1], dim=-3)
 
 
-def balanced(
-    start: Float[Tensor, " *batch row row"], depth: int
-) -> Float[Tensor, " *batch layer row row"]:
+def balanced(start: Square, depth: int) -> Layers:
     """Return layers whose product is `start`, a matrix without negative eigenvalues, all alike."""
     values, basis = torch.linalg.eigh(start)
     root = (basis * values.clamp(min=0)[..., None, :] ** (1 / depth)) @ basis.mT
@@ -42,11 +42,7 @@ def balanced(
 
 
 def trajectories(
-    start: Float[Tensor, " *batch layer row row"],
-    rates: Float[Tensor, " *#batch row"],
-    times: Float[Tensor, " time"],
-    tolerance: float = 1e-8,
-    observe: Observe = whole,
-) -> Float[Tensor, " time *seen"]:
+    start: Layers, rates: Rates, times: Times, tolerance: float = 1e-8, observe: Observe = whole
+) -> Seen:
     """Return the layers, or what is observed of them, at these times."""
     return adaptive(lambda layers: velocity(layers, rates), start, times, tolerance, observe)

@@ -7,6 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+Times: TypeAlias = Float[Tensor, " time"]
+Seen: TypeAlias = Float[Tensor, " time *seen"]
+Rates: TypeAlias = Float[Tensor, " *#batch row"]
+Square: TypeAlias = Float[Tensor, " *batch row row"]
 Velocity: TypeAlias = Callable[[Tensor], Tensor]
 Observe: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -24,7 +28,7 @@ def fixed(
     steps: int,
     every: int = 1,
     observe: Observe = whole,
-) -> Float[Tensor, " time *seen"]:
+) -> Seen:
     """Return what is observed at the start and after every so many steps of `advance`."""
     if steps < 1 or every < 1:
         raise ValueError(f"steps are taken and seen 1 at a time or more; got {steps} and {every}")
@@ -39,10 +43,10 @@ def fixed(
 def adaptive(
     velocity: Velocity,
     start: Float[Tensor, " *state"],
-    times: Float[Tensor, " time"],
+    times: Times,
     tolerance: float = 1e-9,
     observe: Observe = whole,
-) -> Float[Tensor, " time *seen"]:
+) -> Seen:
     """Return what is observed at these rising times, by the pair of Dormand and Prince.
 
     All trajectories take the same steps, short enough for the worst of them; between the ends of

@@ -5,55 +5,61 @@ paper's time (Eq. 4.3), which runs twice as long as that of gradient flow. Only 
 step of W alone leaves the matrices that any U has, those without negative eigenvalues.
 """
 
+from typing import TypeAlias
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.linear.integrate import Observe, adaptive, fixed, whole
+from recombine.linear.integrate import (
+    Observe,
+    Rates,
+    Seen,
+    Square,
+    Times,
+    Velocity,
+    adaptive,
+    fixed,
+    whole,
+)
 
+Root: TypeAlias = Float[Tensor, " *batch row width"]
+"""U, of which W = U U^T."""
 _SMALL = 4
 """Up to so many rows a product is faster entry by entry."""
 
 
-def jacobian(u: Float[Tensor, " *batch row width"]) -> Float[Tensor, " *batch row row"]:
+def jacobian(u: Root) -> Square:
     """Return W = U U^T."""
     return u @ u.mT
 
 
-def velocity(
-    u: Float[Tensor, " *batch row width"], rates: Float[Tensor, " *#batch row"]
-) -> Float[Tensor, " *batch row width"]:
+def velocity(u: Root, rates: Rates) -> Root:
     """Return dU/dt in the paper's time: -(A(W - I) + (W - I)A) U / 2."""
-    sums = rates[..., :, None] + rates[..., None, :]
-    return _velocity(u, sums, torch.eye(u.shape[-2], dtype=u.dtype, device=u.device))
+    return _flow(u, rates)(u)
 
 
-def _velocity(u: Tensor, sums: Tensor, identity: Tensor) -> Tensor:
+def _flow(like: Tensor, rates: Tensor) -> Velocity:
+    """Return `velocity` at these rates for any U of one shape."""
     # A E + E A has the entries (a_i + a_j) e_ij.
-    return (sums * (identity - u @ u.mT)) @ u / 2
+    sums = rates[..., :, None] + rates[..., None, :]
+    identity = torch.eye(like.shape[-2], dtype=like.dtype, device=like.device)
+    return lambda u: (sums * (identity - u @ u.mT)) @ u / 2
 
 
-def jacobian_velocity(
-    w: Float[Tensor, " *batch row row"], rates: Float[Tensor, " *#batch row"]
-) -> Float[Tensor, " *batch row row"]:
+def jacobian_velocity(w: Square, rates: Rates) -> Square:
     """Return V(W)."""
     sums = rates[..., :, None] + rates[..., None, :]
     return sums * (w - w @ w / 2) - (w * rates[..., None, :]) @ w
 
 
 def trajectories(
-    start: Float[Tensor, " *batch row width"],
-    rates: Float[Tensor, " *#batch row"],
-    times: Float[Tensor, " time"],
-    tolerance: float = 1e-9,
-    observe: Observe = whole,
-) -> Float[Tensor, " time *seen"]:
+    start: Root, rates: Rates, times: Times, tolerance: float = 1e-9, observe: Observe = whole
+) -> Seen:
     """Return U, or what is observed of it, at these times."""
     if start.shape[-2] <= _SMALL:
         return _trajectories_of_small(start, rates, times, tolerance, observe)
-    sums = rates[..., :, None] + rates[..., None, :]
-    identity = torch.eye(start.shape[-2], dtype=start.dtype, device=start.device)
-    return adaptive(lambda u: _velocity(u, sums, identity), start, times, tolerance, observe)
+    return adaptive(_flow(start, rates), start, times, tolerance, observe)
 
 
 def _trajectories_of_small(
@@ -84,49 +90,30 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def stepped(
-    start: Float[Tensor, " *batch row width"],
-    rates: Float[Tensor, " *#batch row"],
-    step: float,
-    steps: int,
-    every: int = 1,
-    observe: Observe = whole,
-) -> Float[Tensor, " time *seen"]:
+    start: Root, rates: Rates, step: float, steps: int, every: int = 1, observe: Observe = whole
+) -> Seen:
     """Return U, or what is observed of it, by equal steps of Euler."""
-    check_step(step, start, rates)
-    sums = rates[..., :, None] + rates[..., None, :]
-    identity = torch.eye(start.shape[-2], dtype=start.dtype, device=start.device)
-    return fixed(lambda u: u + step * _velocity(u, sums, identity), start, steps, every, observe)
+    if not 0 < step < (largest := largest_step(start, rates)):
+        raise ValueError(f"a step of {step} is not stable; the largest stable one is {largest:.3g}")
+    flow = _flow(start, rates)
+    return fixed(lambda u: u + step * flow(u), start, steps, every, observe)
 
 
 def recurrence(
-    start: Float[Tensor, " *batch row row"],
-    rates: Float[Tensor, " *#batch row"],
-    step: float,
-    steps: int,
-    every: int = 1,
-    observe: Observe = whole,
-) -> Float[Tensor, " time *seen"]:
+    start: Square, rates: Rates, step: float, steps: int, every: int = 1, observe: Observe = whole
+) -> Seen:
     """Return W by the authors' W <- W + step V(W), which may blow up: see `lost`."""
     return fixed(lambda w: w + step * jacobian_velocity(w, rates), start, steps, every, observe)
 
 
-def lost(w: Float[Tensor, " *batch row row"], below: float = -1e-12) -> Tensor:
+def lost(w: Square, below: float = -1e-12) -> Tensor:
     """Return which matrices no U has: not finite, or with a negative eigenvalue."""
     finite = w.isfinite().flatten(-2).all(dim=-1)
     symmetric = torch.where(finite[..., None, None], (w + w.mT) / 2, 0.0)
     return ~finite | (torch.linalg.eigvalsh(symmetric)[..., 0] < below)
 
 
-def largest_step(
-    start: Float[Tensor, " *batch row width"], rates: Float[Tensor, " *#batch row"]
-) -> float:
+def largest_step(start: Root, rates: Rates) -> float:
     """Return the step above which Euler no longer settles: near W = I rates are up to 2 max a."""
     beyond = float(torch.linalg.matrix_norm(start, 2).max()) ** 2 - 1
     return 2 / (float(rates.max()) * max(2.0, beyond))
-
-
-def check_step(step: float, start: Tensor, rates: Tensor) -> None:
-    """Raise unless the step is positive and stable."""
-    largest = largest_step(start, rates)
-    if not 0 < step < largest:
-        raise ValueError(f"a step of {step} is not stable; the largest stable one is {largest:.3g}")

@@ -4,12 +4,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import log, pi, prod
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from recombine.denoiser import check_call, unit_noise
+
+Images: TypeAlias = Float[Tensor, " batch *image"]
+Levels: TypeAlias = Float[Tensor, " batch"]
+"""Levels of noise, sigma, one per image."""
+Conditions: TypeAlias = Shaped[Tensor, " batch *condition"]
+Pixels: TypeAlias = Float[Tensor, "*batch pixel"]
+"""Flat images, or their coordinates along principal axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,9 +26,7 @@ class Constant:
 
     value: Float[Tensor, "*any"]
 
-    def __call__(
-        self, condition: Shaped[Tensor, " batch *condition"]
-    ) -> Float[Tensor, " batch *any"]:
+    def __call__(self, condition: Conditions) -> Float[Tensor, " batch *any"]:
         value = self.value.to(condition.device)
         return value.expand(len(condition), *value.shape)
 
@@ -36,15 +42,15 @@ class Spectrum:
         """Return the same spectrum in the dtype and on the device of `like`."""
         return Spectrum(self.variance.to(like), self.axes.to(like))
 
-    def along(self, offset: Float[Tensor, "*batch pixel"]) -> Float[Tensor, "*batch pixel"]:
+    def along(self, offset: Pixels) -> Pixels:
         """Return coordinates along the axes."""
         return torch.einsum("...p,...pe->...e", offset, self.axes)
 
-    def back(self, coordinate: Float[Tensor, "*batch pixel"]) -> Float[Tensor, "*batch pixel"]:
+    def back(self, coordinate: Pixels) -> Pixels:
         """Return pixels from coordinates along the axes."""
         return torch.einsum("...e,...pe->...p", coordinate, self.axes)
 
-    def matrix(self, factor: Float[Tensor, "*batch pixel"]) -> Float[Tensor, "*batch pixel pixel"]:
+    def matrix(self, factor: Pixels) -> Float[Tensor, "*batch pixel pixel"]:
         """Return the matrix that stretches each axis by its factor."""
         return (self.axes * factor[..., None, :]) @ self.axes.mT
 
@@ -66,7 +72,7 @@ def spectrum(covariance: Float[Tensor, "*law pixel pixel"]) -> Spectrum:
 class GaussianLaw:
     """A normal law of images given a condition, and everything known of it under noise."""
 
-    mean: Callable[[Tensor], Float[Tensor, " batch *image"]]
+    mean: Callable[[Tensor], Images]
     """Maps a condition to mean images."""
     covariance: (
         Float[Tensor, "pixel pixel"] | Callable[[Tensor], Float[Tensor, "batch pixel pixel"]]
@@ -76,63 +82,32 @@ class GaussianLaw:
     def __post_init__(self) -> None:
         _ = self._shared  # fails here rather than at the first call
 
-    def __call__(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> Float[Tensor, " batch *image"]:
+    def __call__(self, x: Images, sigma: Levels, condition: Conditions) -> Images:
         """Return the mean of the images that x may be a noisy view of."""
         mean, axes = self._parts(x, sigma, condition)
         gain = axes.variance / _noisy(axes, sigma)
         return mean + _stretched(axes, x - mean, gain)
 
-    def score(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> Float[Tensor, " batch *image"]:
+    def score(self, x: Images, sigma: Levels, condition: Conditions) -> Images:
         """Return the gradient of `log_density`; exact where (denoised - x) / sigma^2 cancels."""
         mean, axes = self._parts(x, sigma, condition)
         return -_stretched(axes, x - mean, 1 / _noisy(axes, sigma))
 
     def log_density(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
+        self, x: Images, sigma: Levels, condition: Conditions
     ) -> Float[Tensor, " batch"]:
         """Return the log density of noisy images."""
         mean, axes = self._parts(x, sigma, condition)
         return log_normal(axes.along((x - mean).flatten(1)), _noisy(axes, sigma))
 
     def jacobian(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
+        self, x: Images, sigma: Levels, condition: Conditions
     ) -> Float[Tensor, "batch pixel pixel"]:
         """Return d denoised / d x = C / (C + sigma^2); times sigma^2, the posterior covariance."""
         _, axes = self._parts(x, sigma, condition)
         return axes.matrix(axes.variance / _noisy(axes, sigma))
 
-    def flow(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-        to: Float[Tensor, " batch"],
-    ) -> Float[Tensor, " batch *image"]:
-        """Return where the probability flow carries x from sigma to another level, 0 included."""
-        mean, axes = self._parts(x, sigma, condition)
-        if to.shape != sigma.shape or not ((to >= 0) & to.isfinite()).all():
-            raise ValueError(f"`to` is one finite level >= 0 per image; got {to.tolist()}")
-        return mean + _stretched(axes, x - mean, (_noisy(axes, to) / _noisy(axes, sigma)).sqrt())
-
-    def sample(
-        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
-    ) -> Float[Tensor, " batch *image"]:
+    def sample(self, condition: Conditions, generator: torch.Generator) -> Images:
         """Draw clean images, one per row of the condition."""
         mean = self.mean(condition)
         axes = self._spectrum(condition).to(mean)
@@ -168,7 +143,7 @@ def check_pixels(x: Tensor, image: tuple[int, ...], axes: Spectrum) -> None:
 
 
 def log_normal(
-    coordinate: Float[Tensor, "*batch pixel"], variance: Float[Tensor, "*law pixel"]
+    coordinate: Pixels, variance: Float[Tensor, "*law pixel"]
 ) -> Float[Tensor, "*batch"]:
     """Return the log density of independent normal numbers of mean zero."""
     return -0.5 * (coordinate**2 / variance + variance.log() + log(2 * pi)).sum(-1)

@@ -9,33 +9,26 @@ from itertools import product
 from math import log1p, prod
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from recombine.denoiser import unit_noise
 from recombine.models.gaussian import Constant, GaussianLaw
 from recombine.models.mixture import MixtureLaw, marks_all, marks_one, scene_law, subsets
-from recombine.models.projection import LEVELS, KnownLaw, Law
+from recombine.models.projection import LEVELS, Given, KnownLaw, Law, Rows
 
 
 @dataclass(frozen=True, eq=False)
 class LinearMean:
-    """The mean image that is linear in the condition: one direction of pixels per block."""
+    """The mean image that is linear in the condition: one direction of pixels per block.
+
+    A conditioned block is also shifted by `step` for each other one.
+    """
 
     direction: Float[Tensor, "block pixel"]
+    step: float = 0.0
 
-    def __call__(self, condition: Float[Tensor, "batch block"]) -> Float[Tensor, "batch pixel"]:
-        return condition.to(self.direction) @ self.direction
-
-
-@dataclass(frozen=True, eq=False)
-class CountedMean:
-    """The same, each conditioned block being shifted by the number of the others as well."""
-
-    direction: Float[Tensor, "block pixel"]
-    step: float
-
-    def __call__(self, condition: Float[Tensor, "batch block"]) -> Float[Tensor, "batch pixel"]:
+    def __call__(self, condition: Given) -> Rows:
         given = (condition != 0).to(self.direction)
         others = given.sum(dim=1, keepdim=True) - 1
         return (condition.to(given) + self.step * given * others) @ self.direction
@@ -48,9 +41,7 @@ class ScaledCovariance:
     covariance: Float[Tensor, "pixel pixel"]
     blocks: Bool[Tensor, "block pixel"]
 
-    def __call__(
-        self, condition: Float[Tensor, "batch block"]
-    ) -> Float[Tensor, "batch pixel pixel"]:
+    def __call__(self, condition: Given) -> Float[Tensor, "batch pixel pixel"]:
         spread = (condition.to(self.covariance) @ self.blocks.to(self.covariance) / 4).exp()
         return spread[:, :, None] * self.covariance * spread[:, None]
 
@@ -74,7 +65,7 @@ class BlockWeight:
 
     choice: Float[Tensor, "component block"]
 
-    def __call__(self, condition: Float[Tensor, "batch block"]) -> Float[Tensor, "batch component"]:
+    def __call__(self, condition: Given) -> Float[Tensor, "batch component"]:
         first = 0.55 + 0.25 * condition.to(self.choice)[:, None]
         return torch.where(self.choice > 0, first, 1 - first).log().sum(dim=-1)
 
@@ -136,7 +127,7 @@ def counted_gaussian(step: float = 0.5) -> KnownLaw:
     yet it does not compose: the same local function must hold for every set.
     """
     blocks = _blocks(3, 2)
-    law = GaussianLaw(CountedMean(_directions(blocks), step), _three_parts())
+    law = GaussianLaw(LinearMean(_directions(blocks), step), _three_parts())
     return KnownLaw("T4n", law, blocks, _conditions(3), condition_local=step == 0)
 
 
@@ -244,24 +235,12 @@ MMSE_GAP = {0.3: 0.398834958770, 1.0: 0.049450549451, 3.0: 0.000361300682}
 """T7: E|s - s_local|^2 at pixel 0, by sigma."""
 
 
-@dataclass(frozen=True, eq=False)
-class Atoms:
-    """Log weights of listed images, under every condition."""
-
-    log_weight: Float[Tensor, " component"]
-
-    def __call__(
-        self, condition: Shaped[Tensor, " batch *condition"]
-    ) -> Float[Tensor, "batch image"]:
-        return self.log_weight.to(condition.device).expand(len(condition), -1)
-
-
 def atoms(
     image: Float[Tensor, "component pixel"], weight: Float[Tensor, " component"]
 ) -> MixtureLaw:
     """Return the law that is on listed images alone, with these weights."""
     pixels = image.shape[1]
-    return MixtureLaw(Atoms(weight.log()), Constant(image), image.new_zeros(pixels, pixels))
+    return MixtureLaw(Constant(weight.log()), Constant(image), image.new_zeros(pixels, pixels))
 
 
 def signs(eta: float) -> KnownLaw:

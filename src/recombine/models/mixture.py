@@ -8,11 +8,20 @@ from math import comb, prod
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from recombine.denoiser import check_call, unit_noise
-from recombine.models.gaussian import Constant, Spectrum, check_pixels, log_normal, spectrum
+from recombine.models.gaussian import (
+    Conditions,
+    Constant,
+    Images,
+    Levels,
+    Spectrum,
+    check_pixels,
+    log_normal,
+    spectrum,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,42 +43,26 @@ class MixtureLaw:
             )
         _ = self._spectrum  # fails here rather than at the first call
 
-    def __call__(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> Float[Tensor, " batch *image"]:
+    def __call__(self, x: Images, sigma: Levels, condition: Conditions) -> Images:
         """Return the mean of the images that x may be a noisy view of."""
         seen = self._seen(x, sigma, condition)
         gain = seen.axes.variance / seen.variance
         guess = seen.mean + seen.axes.back(seen.coordinate * gain)
         return torch.einsum("bk,bkp->bp", seen.posterior, guess).reshape(x.shape)
 
-    def score(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> Float[Tensor, " batch *image"]:
+    def score(self, x: Images, sigma: Levels, condition: Conditions) -> Images:
         """Return the gradient of `log_density`; exact where (denoised - x) / sigma^2 cancels."""
         seen = self._seen(x, sigma, condition)
         return torch.einsum("bk,bkp->bp", seen.posterior, seen.scores).reshape(x.shape)
 
     def log_density(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
+        self, x: Images, sigma: Levels, condition: Conditions
     ) -> Float[Tensor, " batch"]:
         """Return the log density of noisy images."""
         return self._seen(x, sigma, condition).log_joint.logsumexp(dim=1)
 
     def jacobian(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
+        self, x: Images, sigma: Levels, condition: Conditions
     ) -> Float[Tensor, "batch pixel pixel"]:
         """Return d denoised / d x; times sigma^2, it is the posterior covariance of the image.
 
@@ -87,18 +80,7 @@ class MixtureLaw:
         between = torch.einsum("bk,bkp,bkq->bpq", seen.posterior, spread, spread)
         return within + sigma.to(x)[:, None, None] ** 2 * between
 
-    def posterior(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> Float[Tensor, "batch component"]:
-        """Return how likely x came from each component."""
-        return self._seen(x, sigma, condition).posterior
-
-    def sample(
-        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
-    ) -> Float[Tensor, " batch *image"]:
+    def sample(self, condition: Conditions, generator: torch.Generator) -> Images:
         """Draw clean images, one per row of the condition."""
         mean = self.mean(condition)
         axes = self._spectrum.to(mean)
@@ -163,33 +145,22 @@ class ComponentView:
         return -self.axes.back(self.coordinate / self.variance)
 
 
-Marking: TypeAlias = Callable[
-    [Bool[Tensor, "component cell"], Bool[Tensor, "batch cell"]], Float[Tensor, "batch component"]
-]
+Cells: TypeAlias = Bool[Tensor, "batch cell"]
+ByScene: TypeAlias = Float[Tensor, "batch component"]
+Marking: TypeAlias = Callable[[Bool[Tensor, "component cell"], Cells], ByScene]
 """(present, marked) -> chance that a condition marks these cells, given the present objects."""
 
 
-def marks_all(
-    present: Bool[Tensor, "component cell"], marked: Bool[Tensor, "batch cell"]
-) -> Float[Tensor, "batch component"]:
+def marks_all(present: Bool[Tensor, "component cell"], marked: Cells) -> ByScene:
     """The condition marks every object, so that it determines the scene."""
     return (present == marked[:, None]).all(dim=-1).double()
 
 
-def marks_one(
-    present: Bool[Tensor, "component cell"], marked: Bool[Tensor, "batch cell"]
-) -> Float[Tensor, "batch component"]:
+def marks_one(present: Bool[Tensor, "component cell"], marked: Cells) -> ByScene:
     """The condition marks one object of the scene, each with the same chance."""
     alone = marked.sum(dim=1, keepdim=True) == 1
     inside = (present & marked[:, None]).any(dim=-1)
     return (inside & alone) / present.sum(dim=1).double()
-
-
-def marks_none(
-    present: Bool[Tensor, "component cell"], marked: Bool[Tensor, "batch cell"]
-) -> Float[Tensor, "batch component"]:
-    """The marks are independent of the scene: no condition has an influence."""
-    return present.new_ones(len(marked), len(present), dtype=torch.float64)
 
 
 def subsets(cells: int, counts: range = range(1, 4)) -> Bool[Tensor, "component cell"]:
@@ -210,9 +181,7 @@ class SceneWeight:
     present: Bool[Tensor, "component cell"]
     marking: Marking
 
-    def __call__(
-        self, condition: Shaped[Tensor, " batch *condition"]
-    ) -> Float[Tensor, "batch component"]:
+    def __call__(self, condition: Conditions) -> Float[Tensor, "batch component"]:
         marked = condition.flatten(1) != 0
         present = self.present.to(marked.device)
         if marked.shape[1] != present.shape[1]:

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.models.gaussian import GaussianLaw
+from recombine.models.gaussian import Conditions, GaussianLaw, Levels
 from recombine.models.mixture import MixtureLaw
 
 Law: TypeAlias = GaussianLaw | MixtureLaw
+Rows: TypeAlias = Float[Tensor, "batch pixel"]
+Given: TypeAlias = Float[Tensor, "batch block"]
+"""Conditions, a number for each block."""
 
 LEVELS = (0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 50.0)
 """Noise levels at which a law is measured."""
@@ -31,9 +34,7 @@ class Restricted:
     pixels: Bool[Tensor, " pixel"]
     matrix: bool = False
 
-    def __call__(
-        self, condition: Shaped[Tensor, " batch *condition"]
-    ) -> Float[Tensor, " batch *some"]:
+    def __call__(self, condition: Conditions) -> Float[Tensor, " batch *some"]:
         return _restricted(self.whole(condition), self.pixels, self.matrix)
 
 
@@ -55,7 +56,7 @@ def mean_image(law: Law, condition: Float[Tensor, " block"]) -> Float[Tensor, " 
     return mean
 
 
-def alone(condition: Float[Tensor, "batch block"], block: int) -> Float[Tensor, "batch block"]:
+def alone(condition: Given, block: int) -> Given:
     """Return the condition with the number of one block only."""
     kept = torch.zeros_like(condition)
     kept[:, block] = condition[:, block]
@@ -85,12 +86,7 @@ class KnownLaw:
         """Whether the law is its own projection: local in both ways, for every set of blocks."""
         return self.pixel_local and self.condition_local
 
-    def score(
-        self,
-        x: Float[Tensor, "batch pixel"],
-        sigma: Float[Tensor, " batch"],
-        condition: Float[Tensor, "batch block"],
-    ) -> Float[Tensor, "batch pixel"]:
+    def score(self, x: Rows, sigma: Levels, condition: Given) -> Rows:
         """Return the exact score."""
         given = (condition != 0).any(dim=1)
         answer = torch.zeros_like(x)
@@ -99,12 +95,7 @@ class KnownLaw:
                 answer[rows] = law.score(x[rows], sigma[rows], condition[rows])
         return answer
 
-    def projection(
-        self,
-        x: Float[Tensor, "batch pixel"],
-        sigma: Float[Tensor, " batch"],
-        condition: Float[Tensor, "batch block"],
-    ) -> Float[Tensor, "batch pixel"]:
+    def projection(self, x: Rows, sigma: Levels, condition: Given) -> Rows:
         """Return the score of the product: of each block's own law, and of the background's."""
         answer = torch.zeros_like(x)
         given = condition != 0

@@ -17,6 +17,10 @@ Triple: TypeAlias = tuple[Tensor, Tensor, Tensor]
 RayIndex: TypeAlias = tuple[Tensor, ...]
 """Batch numbers and ray numbers of some of the rays."""
 
+Solids: TypeAlias = Float[Tensor, "batch solid column"]
+Rows: TypeAlias = Float[Tensor, "batch column"]
+Distances: TypeAlias = Float[Tensor, "batch ray"]
+
 NEVER = 1e9
 """The distance at which a ray meets what it misses."""
 
@@ -26,7 +30,7 @@ def vector(component: Callable[[int], Tensor]) -> Triple:
     return component(0), component(1), component(2)
 
 
-def columns(rows: Float[Tensor, "batch column"], start: int) -> Triple:
+def columns(rows: Rows, start: int) -> Triple:
     """Return three neighbouring columns as vectors that every ray of a picture shares."""
     return vector(lambda i: rows[:, start + i, None])
 
@@ -47,7 +51,7 @@ def chosen(a: Triple, at: RayIndex, shape: torch.Size) -> Triple:
     return vector(lambda i: a[i].expand(shape)[at][:, None])
 
 
-def grid_rays(view: Float[Tensor, "batch column"], side: int) -> tuple[Triple, Triple]:
+def grid_rays(view: Rows, side: int) -> tuple[Triple, Triple]:
     """Return the eye and one ray per cell of a square grid; a ray is as long as its depth is 1."""
     # On the CPU, because CUDA divides by a number as if multiplying by its inverse.
     across = ((2 * torch.arange(side, dtype=view.dtype) + 1) / side - 1).to(view.device)
@@ -58,9 +62,7 @@ def grid_rays(view: Float[Tensor, "batch column"], side: int) -> tuple[Triple, T
     return columns(view, st.EYE), ray
 
 
-def span(
-    origin: Triple, ray: Triple, solid: Float[Tensor, "batch column"]
-) -> tuple[Float[Tensor, "batch ray"], Float[Tensor, "batch ray"]]:
+def span(origin: Triple, ray: Triple, solid: Rows) -> tuple[Distances, Distances]:
     """Return where each ray enters and leaves a solid; a ray that misses enters after it leaves."""
     x, y, z = into_frame(vector(lambda i: origin[i] - columns(solid, st.CENTRE)[i]), solid)
     dx, dy, dz = into_frame(ray, solid)
@@ -81,15 +83,15 @@ def span(
     return enter, leave
 
 
-def into_frame(a: Triple, solid: Float[Tensor, "batch column"]) -> Triple:
+def into_frame(a: Triple, solid: Rows) -> Triple:
     """Turn a vector into the frame of a solid, which stands upright."""
     cosine, sine = solid[:, st.COSINE, None], solid[:, st.SINE, None]
     return cosine * a[0] + sine * a[1], cosine * a[1] - sine * a[0], a[2]
 
 
 def nearest(
-    solids: Float[Tensor, "batch solid column"], origin: Triple, ray: Triple
-) -> tuple[Float[Tensor, "batch ray"], Int[Tensor, "batch ray"]]:
+    solids: Solids, origin: Triple, ray: Triple
+) -> tuple[Distances, Int[Tensor, "batch ray"]]:
     """Return how far each ray goes until it enters a solid, and which (-1: none)."""
     shape = torch.broadcast_shapes(origin[0].shape, ray[0].shape, (len(solids), 1))
     distance = ray[0].new_full(shape, NEVER)
@@ -112,7 +114,7 @@ def nearest(
 
 @torch.no_grad()
 def blocked(
-    solids: Float[Tensor, "batch solid column"],
+    solids: Solids,
     origin: Triple,
     outside: Float[Tensor, "solid batch #ray"],
     ray: Triple,
@@ -134,9 +136,7 @@ def blocked(
 
 
 @torch.no_grad()
-def beyond_reach(
-    solids: Float[Tensor, "batch solid column"], origin: Triple
-) -> Float[Tensor, "solid batch #ray"]:
+def beyond_reach(solids: Solids, origin: Triple) -> Float[Tensor, "solid batch #ray"]:
     """Return by how much (squared) each origin lies outside each solid's reach."""
     centre, reach = _centre_and_reach(solids)
     own = torch.where(reach > 0, dot(centre, centre) - reach * reach, NEVER)
@@ -146,22 +146,22 @@ def beyond_reach(
 
 @torch.no_grad()
 def _close(
-    solids: Float[Tensor, "batch solid column"], origin: Triple, ray: Triple, outside: Tensor
+    solids: Solids, origin: Triple, ray: Triple, outside: Tensor
 ) -> Bool[Tensor, "solid batch ray"]:
     """Return which rays come within which solid's reach, the only ones worth an exact test."""
     along = dot(_centre_and_reach(solids)[0], ray) - dot(origin, ray)
     return along.mul_(along) > outside * dot(ray, ray)
 
 
-def _centre_and_reach(solids: Float[Tensor, "batch solid column"]) -> tuple[Triple, Tensor]:
+def _centre_and_reach(solids: Solids) -> tuple[Triple, Tensor]:
     """Return these columns with the solids first, each as one number for all rays."""
     first = solids.detach().permute(2, 1, 0)[..., None]
     return vector(lambda i: first[st.CENTRE + i]), first[st.REACH]
 
 
 def surroundings(
-    view: Float[Tensor, "batch column"], origin: Triple, ray: Triple
-) -> tuple[Float[Tensor, "batch ray"], Int[Tensor, "batch ray"]]:
+    view: Rows, origin: Triple, ray: Triple
+) -> tuple[Distances, Int[Tensor, "batch ray"]]:
     """Return how far each ray goes to the floor (0) or a wall across x (1) or y (2)."""
     falls = ray[2] < 0
     distance = torch.where(falls, -origin[2] / torch.where(falls, ray[2], -1.0), NEVER)

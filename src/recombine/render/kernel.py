@@ -36,17 +36,17 @@ def trace(stage: Stage, size: int, look: Look = LOOK) -> Float[Tensor, "batch 3 
     """Return pictures of a stage, sRGB in [0, 1]."""
     view, solids = stage.view.contiguous(), stage.solids.contiguous()
     image = view.new_empty(len(stage), 3, size, size)
-    look_row = _look_on(look, view.device)
+    look_row = look_numbers(look).to(view.device)
     if view.is_cuda:
         for first in range(0, len(stage), PICTURES_AT_ONCE):
             part = slice(first, first + PICTURES_AT_ONCE)
             _trace_on_gpu(view[part], solids[part], look_row, image[part], size)
         return image
 
-    def draw(first: int, last: int) -> None:
+    def draw(*pictures: ctypes.c_long) -> None:
         fine = torch.empty(3, 2 * size, 2 * size)
-        arrays = (view, solids, look_row, fine, image)
-        _cpu().trace(*_pointers(*arrays), solids.shape[1], size, _long(first), _long(last))
+        arrays = _pointers(view, solids, look_row, fine, image)
+        _cpu().trace(*arrays, solids.shape[1], size, *pictures)
 
     _share_out(draw, len(stage))
     return image
@@ -66,9 +66,9 @@ def see(
             _gpu("see")(grid=(len(stage), tiles**2, 1), block=(TILE, TILE, 1), args=arguments)
     else:
 
-        def look(first: int, last: int) -> None:
+        def look(*pictures: ctypes.c_long) -> None:
             arrays = _pointers(view, solids, solid, depth)
-            _cpu().see(*arrays, solids.shape[1], size, _long(first), _long(last))
+            _cpu().see(*arrays, solids.shape[1], size, *pictures)
 
         _share_out(look, len(stage))
     # The owner of solid -1, nothing, is nobody: -1.
@@ -85,10 +85,6 @@ def available(device: torch.device) -> bool:
     return device.type == "cuda" and _gpu_works()
 
 
-def _look_on(look: Look, device: torch.device) -> Float[Tensor, " number"]:
-    return look_numbers(look).to(device)
-
-
 def _trace_on_gpu(view: Tensor, solids: Tensor, look: Tensor, image: Tensor, size: int) -> None:
     side = 2 * size
     fine = view.new_empty(len(view), 3, side, side)
@@ -101,24 +97,19 @@ def _trace_on_gpu(view: Tensor, solids: Tensor, look: Tensor, image: Tensor, siz
     )
 
 
-def _share_out(work: Callable[[int, int], None], count: int) -> None:
+def _share_out(work: Callable[[ctypes.c_long, ctypes.c_long], None], count: int) -> None:
     """Give each thread a run of pictures; the kernel does not hold the interpreter's lock."""
     threads = max(1, min(torch.get_num_threads(), count))
-    bounds = [count * k // threads for k in range(threads + 1)]
+    bounds = [ctypes.c_long(count * k // threads) for k in range(threads + 1)]
     if threads == 1:
-        work(0, count)
+        work(*bounds)
         return
     with ThreadPoolExecutor(threads) as pool:
-        for future in [pool.submit(work, *run) for run in zip(bounds, bounds[1:], strict=False)]:
-            future.result()
+        list(pool.map(work, bounds, bounds[1:]))
 
 
 def _pointers(*tensors: Tensor) -> list[ctypes.c_void_p]:
     return [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
-
-
-def _long(value: int) -> ctypes.c_long:
-    return ctypes.c_long(value)
 
 
 def _source(entry: str) -> str:

@@ -7,12 +7,18 @@ objects cover earlier ones.
 """
 
 from math import pi
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from recombine.scene import SHAPES, Scenes
+
+Shares: TypeAlias = Float[Tensor, "batch object height width"]
+"""For each pixel, the share of its area that lies in each object."""
+Points: TypeAlias = Float[Tensor, "batch object 2"]
+Sizes: TypeAlias = Float[Tensor, "batch object"]
 
 CIRCLE, TRIANGLE, SQUARE = (SHAPES.index(name) for name in ("circle", "triangle", "square"))
 
@@ -49,9 +55,7 @@ def flat_scenes(
     )
 
 
-def coverage(
-    scenes: Scenes, side: int, extent: float = 1.0
-) -> Float[Tensor, "batch object height width"]:
+def coverage(scenes: Scenes, side: int, extent: float = 1.0) -> Shares:
     """Return the share of each pixel's area that lies in each object."""
     kinds = _kinds(scenes)
     centre, radius = _in_pixels(scenes, side, extent)
@@ -74,7 +78,12 @@ def centres_inside(
     row = column[:, None]
     inside = scenes.present.new_zeros(*radius.shape, side, side)
     if kinds & _CORNERS.keys():
-        inside = _left_of_no_edge(_corners(scenes, centre, radius), column, row)
+        # Corners run clockwise: a point inside lies to the right of every edge.
+        corners = _corners(scenes, centre, radius)
+        x, y = corners[..., None, None].unbind(3)
+        to_x, to_y = corners.roll(-1, dims=2)[..., None, None].unbind(3)
+        turn = (to_x - x) * (row - y) - (to_y - y) * (column - x)
+        inside = (turn > 0).all(dim=2)
     if CIRCLE in kinds:
         (x, y), r = centre[..., None, None].unbind(2), radius[..., None, None]
         near = (column - x) * (column - x) + (row - y) * (row - y) < r * r
@@ -82,9 +91,7 @@ def centres_inside(
     return inside & scenes.present[..., None, None]
 
 
-def blurred(
-    share: Float[Tensor, "batch object height width"], sigma: float
-) -> Float[Tensor, "batch object height width"]:
+def blurred(share: Shares, sigma: float) -> Shares:
     """Return coverage after a Gaussian blur of `sigma` pixels; at the border the image mirrors."""
     if sigma < 0:
         raise ValueError(f"a blur has a width of at least 0 pixels; got {sigma}")
@@ -94,14 +101,15 @@ def blurred(
     offset = torch.arange(-reach, reach + 1).to(share)
     weight = torch.exp(-0.5 * (offset / sigma) ** 2)
     for axis in (-1, -2):
-        share = _mirrored(share, axis, reach).unfold(axis, 2 * reach + 1, 1)
+        length = share.shape[axis]
+        place = torch.arange(-reach, length + reach, device=share.device) % (2 * length)
+        mirrored = share.index_select(axis, torch.minimum(place, 2 * length - 1 - place))
+        share = mirrored.unfold(axis, 2 * reach + 1, 1)
         share = (share * (weight / weight.sum())).sum(dim=-1)
     return share
 
 
-def painted(
-    share: Float[Tensor, "batch object height width"], scenes: Scenes
-) -> Float[Tensor, "batch 3 height width"]:
+def painted(share: Shares, scenes: Scenes) -> Float[Tensor, "batch 3 height width"]:
     """Lay the objects' colours over the backdrop, the first object at the bottom."""
     # Zero coverage does not undo a colour that is not a number, so absent colours go first.
     colours = torch.where(scenes.present[..., None], scenes.colour, 0)[..., None, None]
@@ -125,18 +133,14 @@ def _kinds(scenes: Scenes) -> set[int]:
     return kinds
 
 
-def _in_pixels(
-    scenes: Scenes, side: int, extent: float
-) -> tuple[Float[Tensor, "batch object 2"], Float[Tensor, "batch object"]]:
+def _in_pixels(scenes: Scenes, side: int, extent: float) -> tuple[Points, Sizes]:
     """Return place and size in pixels, from the upper left corner; absent objects get any."""
     position = torch.where(scenes.present[..., None], scenes.position, 0)
     radius = torch.where(scenes.present, scenes.size, 1)
     return (position / extent + 1) * (side / 2), radius / extent * (side / 2)
 
 
-def _corners(
-    scenes: Scenes, centre: Float[Tensor, "batch object 2"], radius: Float[Tensor, "batch object"]
-) -> Float[Tensor, "batch object 4 2"]:
+def _corners(scenes: Scenes, centre: Points, radius: Sizes) -> Float[Tensor, "batch object 4 2"]:
     """Return the corners of every object as if it were a polygon."""
     triangle, square = (radius.new_tensor(_CORNERS[kind]) for kind in (TRIANGLE, SQUARE))
     plain = torch.where((scenes.shape == TRIANGLE)[..., None, None], triangle, square)
@@ -147,7 +151,7 @@ def _corners(
 
 
 def _disc_share(
-    centre: Float[Tensor, "batch object 2"], radius: Float[Tensor, "batch object"], side: int
+    centre: Points, radius: Sizes, side: int
 ) -> Float[Tensor, "batch object {side} {side}"]:
     """Return coverage by discs: differences of areas that begin at the disc's centre."""
     # The areas grow with the square of the radius while a pixel stays 1: that costs digits.
@@ -196,24 +200,3 @@ def _mean_of_clamped(
     area = (high - low) * (high + low) / 2 + end.clamp(min=1) - start.clamp(min=1)
     upright = (end - start).abs() < 1e-6
     return torch.where(upright, (low + high) / 2, area / torch.where(upright, 1, end - start))
-
-
-def _left_of_no_edge(
-    corners: Float[Tensor, "batch object corner 2"],
-    column: Float[Tensor, " width"],
-    row: Float[Tensor, "height 1"],
-) -> Bool[Tensor, "batch object height width"]:
-    """Return whether a point is inside polygons whose corners run clockwise."""
-    x, y = corners[..., None, None].unbind(3)
-    to_x, to_y = corners.roll(-1, dims=2)[..., None, None].unbind(3)
-    turn = (to_x - x) * (row - y) - (to_y - y) * (column - x)
-    return (turn > 0).all(dim=2)
-
-
-def _mirrored(
-    share: Float[Tensor, "batch object height width"], axis: int, reach: int
-) -> Float[Tensor, "batch object tall wide"]:
-    """Extend an image on both ends of an axis by its mirror image, the border pixel included."""
-    length = share.shape[axis]
-    place = torch.arange(-reach, length + reach, device=share.device) % (2 * length)
-    return share.index_select(axis, torch.minimum(place, 2 * length - 1 - place))

@@ -5,6 +5,7 @@ shadows, and leaves a metal in its own direction, which blurs reflections.
 """
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -29,6 +30,8 @@ from recombine.render.geometry import (
 )
 from recombine.render.stage import LOOK, Look, Stage, look_numbers
 
+Lamps: TypeAlias = list[tuple[Triple, Tensor, Tensor]]
+"""Of each lamp: the way there, how much of it arrives, its energy per colour channel."""
 NUDGE = 1e-3
 """How far off a surface a second ray starts, so that it does not meet where it came from."""
 
@@ -85,7 +88,7 @@ class _Light:
         across, along = (q.expand(shape)[places][:, None] for q in self.quarters)
         return _Light(self.stage[places[0]], (across, along), self.look)
 
-    def towards(self, point: Triple, normal: Triple) -> list[tuple[Triple, Tensor, Tensor]]:
+    def towards(self, point: Triple, normal: Triple) -> Lamps:
         """Return each lamp's direction, how much of it arrives at a surface, and its colours."""
         start = vector(lambda i: point[i] + NUDGE * normal[i])
         solids, found = self.stage.solids, []
@@ -184,12 +187,7 @@ def _radiance(light: _Light, origin: Triple, ray: Triple, bounces: int) -> Tripl
 
 
 def _metal(
-    light: _Light,
-    surface: _Surface,
-    ray: Triple,
-    lamps: list[tuple[Triple, Tensor, Tensor]],
-    matt: list[Tensor],
-    at: RayIndex,
+    light: _Light, surface: _Surface, ray: Triple, lamps: Lamps, matt: list[Tensor], at: RayIndex
 ) -> list[Tensor]:
     """Return what metals send back, before their tint: a matt share, lamps and a blurred mirror."""
     look, shape = light.look, surface.solid.shape

@@ -1,11 +1,18 @@
 """Objects as the solids a ray can meet."""
 
+from typing import TypeAlias
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from recombine.render.stage import FAR, SOLID_COLUMNS
 from recombine.scene import SHAPES, Scenes
+
+Numbers: TypeAlias = Float[Tensor, "batch object"]
+Colours: TypeAlias = Float[Tensor, "batch object 3"]
+Bodies: TypeAlias = Float[Tensor, "batch object 16"]
+"""The columns of `Stage.solids`, a row for each object."""
 
 # What part of its nominal half side each shape really fills, measured on Blender's masks.
 FILL = {"sphere": 1.0, "cube": 0.953, "cylinder": 0.993, "capsule": 0.6}
@@ -15,11 +22,7 @@ REACH = {"sphere": 1.01, "cube": 1.75, "cylinder": 1.43, "capsule": 1.01}
 
 
 def solids(
-    scenes: Scenes,
-    angle: Float[Tensor, "batch object"],
-    colour: Float[Tensor, "batch object 3"],
-    *,
-    capsules: bool,
+    scenes: Scenes, angle: Numbers, colour: Colours, *, capsules: bool
 ) -> tuple[Float[Tensor, "batch solid 16"], Int[Tensor, "batch solid"]]:
     """Return every object's solids and which object each belongs to (-1: to an absent one).
 
@@ -38,7 +41,7 @@ def solids(
     return torch.cat([body, *ends], dim=1), owner.repeat(1, 3)
 
 
-def _per_shape(scenes: Scenes, values: dict[str, float]) -> Float[Tensor, "batch object"]:
+def _per_shape(scenes: Scenes, values: dict[str, float]) -> Numbers:
     table = scenes.size.new_tensor([values.get(shape, 1.0) for shape in SHAPES])
     return table[torch.where(scenes.present, scenes.shape, 0)]
 
@@ -57,26 +60,15 @@ def _outline(scenes: Scenes) -> Float[Tensor, "batch object 5"]:
 
 
 def _rows(
-    scenes: Scenes,
-    angle: Float[Tensor, "batch object"],
-    colour: Float[Tensor, "batch object 3"],
-    outline: Float[Tensor, "batch object 5"],
-) -> Float[Tensor, "batch object 16"]:
+    scenes: Scenes, angle: Numbers, colour: Colours, outline: Float[Tensor, "batch object 5"]
+) -> Bodies:
     turn = torch.stack([angle.double().cos(), angle.double().sin()], dim=-1).to(scenes.position)
-    rest = torch.stack(
-        [
-            scenes.material.to(angle),
-            scenes.size * _per_shape(scenes, REACH),
-            scenes.size * _per_shape(scenes, BEVEL),
-        ],
-        dim=-1,
-    )
+    reach, bevel = (scenes.size * _per_shape(scenes, each) for each in (REACH, BEVEL))
+    rest = torch.stack([scenes.material.to(angle), reach, bevel], dim=-1)
     return torch.cat([scenes.position, turn, outline, colour, rest], dim=-1)
 
 
-def _end(
-    body: Float[Tensor, "batch object 16"], scenes: Scenes, sign: float
-) -> Float[Tensor, "batch object 16"]:
+def _end(body: Bodies, scenes: Scenes, sign: float) -> Bodies:
     """Return the ball at one end of a capsule."""
     end = body.clone()
     radius = scenes.size * FILL["capsule"]
@@ -87,7 +79,7 @@ def _end(
     return end
 
 
-def _nothing(like: Float[Tensor, "batch object 16"]) -> Float[Tensor, " 16"]:
+def _nothing(like: Bodies) -> Float[Tensor, " 16"]:
     """Return a solid that no ray meets: a box of negative width, out of reach."""
     row = like.new_zeros(SOLID_COLUMNS)
     row[3], row[5:8] = 1.0, -1.0

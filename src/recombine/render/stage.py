@@ -16,18 +16,8 @@ FAR = 1e3
 """Larger than anything on a stage: the half side or radius of a part that does not matter."""
 
 # Columns of Stage.solids. Edges are rounded in the normals only, over a width `BEVEL`.
-CENTRE, COSINE, SINE, HALF, RADIUS, ROUND, COLOUR, METAL, REACH, BEVEL = (
-    0,
-    3,
-    4,
-    5,
-    8,
-    9,
-    10,
-    13,
-    14,
-    15,
-)
+CENTRE, COSINE, SINE, HALF, RADIUS, ROUND = 0, 3, 4, 5, 8, 9
+COLOUR, METAL, REACH, BEVEL = 10, 13, 14, 15
 SOLID_COLUMNS = 16
 # Columns of Stage.view. Right and up are scaled by the tangent of half the field of view.
 EYE, RIGHT, UP, FORWARD, LAMPS, FLOOR, WALL, ROOM = 0, 3, 6, 9, 12, 21, 24, 27

@@ -1,7 +1,7 @@
 """What papers report, beside what is measured here; the values are data, not code.
 
-The grade is the evidence behind a value: `paper` (printed there), `second-hand` (told by others),
-`figure` (read from a figure), `derived` (from the authors' code, run again).
+The grade is the evidence behind a value: `paper` (printed there), `second-hand` (quoted by
+others), `figure` (read from a figure), `derived` (from the authors' code, run again).
 """
 
 from functools import cache

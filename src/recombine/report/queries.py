@@ -1,12 +1,13 @@
-"""Kinds of tables: each asks the table of results for some numbers and writes them as text.
+"""Kinds of tables: each takes some numbers from the table of results and writes them as text.
 
-What differs in its seed only is summed up by `seeds.summarised`.
+Every kind has `of`, the studies ("length") or cells ("length:grid_*") that it reads. Runs that
+differ in their seed only are summed up by `seeds.summarised`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Protocol, runtime_checkable
+from typing import TypeAlias
 
 import pandas as pd
 
@@ -30,15 +31,8 @@ class Shown:
     note: str = ""
 
 
-@runtime_checkable
-class Query(Protocol):
-    """A declared table; `of` names the studies ("length") or cells ("length:grid_*") it reads."""
-
-    @property
-    def of(self) -> tuple[str, ...]: ...
-
-    def __call__(self, table: pd.DataFrame, /) -> Shown:
-        """Return the table, filled in from results."""
+Query: TypeAlias = Callable[[pd.DataFrame], Shown]
+"""A declared table; called with results, it is filled in."""
 
 
 def chosen(table: pd.DataFrame, of: Sequence[str]) -> pd.DataFrame:

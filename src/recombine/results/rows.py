@@ -1,36 +1,10 @@
 """A row is one number of one run; all rows of a run share where they come from."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from recombine.measurement import Measurement, Number, is_number
+from recombine.measurement import Number, is_number
 from recombine.report.origin import commit, source_digest, versions
-
-_EMPTY: tuple[Any, ...] = (None, None, None, None)
-DIGITS = 6
-"""How many digits of a number on a curve are kept; final numbers are kept whole."""
-
-
-@runtime_checkable
-class FindingsLike(Protocol):
-    """What a measurement or a computation returns, as far as it becomes rows."""
-
-    @property
-    def measurements(self) -> Mapping[str, Measurement]:
-        """The final numbers by name."""
-
-    @property
-    def curves(self) -> Mapping[str, Sequence[Sequence[Number]]]:
-        """Lists of (x, value), (x, value, low, high) or (x, value, low, high, n) by name."""
-
-    @property
-    def undefined(self) -> Mapping[str, str]:
-        """Why a measurement has no value."""
-
-    @property
-    def alarms(self) -> tuple[str, ...]:
-        """What a reader of the numbers must know."""
 
 
 @dataclass(frozen=True)
@@ -105,34 +79,3 @@ class Results:
                 at = "after training" if row.step is None else f"at step {row.step}"
                 raise ValueError(f"{self.origin.run} has two rows of {row.measurement} {at}")
             seen.add(key)
-
-
-def rows(findings: FindingsLike, reader: str = "", step: Number | None = None) -> tuple[Row, ...]:
-    """Return findings as rows; those of a milestone are given its `step`."""
-    return tuple(_rows(findings, reader, step))
-
-
-def _rows(findings: FindingsLike, reader: str, step: Number | None) -> Iterator[Row]:
-    for name, found in findings.measurements.items():
-        row = Row(name, found.value, found.low, found.high, found.n, step, reader)
-        yield row if step is None else shortened(row)
-    for name, points in findings.curves.items():
-        for x, *numbers in points:
-            value, low, high, n = _EMPTY if not numbers else (*numbers, *_EMPTY[len(numbers) :])
-            yield shortened(Row(name, value, low, high, n, x, reader))
-
-
-def shortened(row: Row) -> Row:
-    """Return a row of a curve as it is kept: six digits, and whole numbers as they are."""
-    value, low, high = (_shortened(each) for each in (row.value, row.low, row.high))
-    return replace(row, value=value, low=low, high=high)
-
-
-def _shortened(number: Any) -> Any:
-    return float(f"{number:.{DIGITS}g}") if isinstance(number, float) else number
-
-
-def notes(findings: FindingsLike) -> tuple[str, ...]:
-    """Return in words what the numbers do not say: alarms, and what is undefined."""
-    undefined = [f"{name} is undefined: {why}" for name, why in findings.undefined.items()]
-    return (*findings.alarms, *undefined)

@@ -7,8 +7,8 @@ version of the format. Arrays, such as heat maps, lie beside the text as safeten
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,24 +21,11 @@ from recombine.report.files import naming, write_bytes, write_text
 from recombine.results.rows import Origin, Results, Row
 
 SCHEMA = 1
-"""The version of the format; a file of an older one is upgraded while it is read."""
+"""The version of the format."""
 NAME = "results.csv"
 """What the file in the folder of a run is called."""
 COLUMNS = ("run", "step", "measurement", "value", "low", "high", "n", "reader")
 _MARK = "recombine results"
-
-
-@dataclass(frozen=True)
-class Content:
-    """A file as it was written: its first line, its runs and its rows, nothing checked yet."""
-
-    head: Mapping[str, Any]
-    runs: tuple[Mapping[str, Any], ...]
-    rows: tuple[Mapping[str, str], ...]
-
-
-UPGRADES: dict[int, Callable[[Content], Content]] = {}
-"""How the content of a file of this version becomes that of the next version."""
 
 
 def write(found: Results, folder: Path, arrays: Mapping[str, Any] | None = None) -> Path:
@@ -96,16 +83,9 @@ def text(found: Iterable[Results]) -> str:
     out = csv.writer(buffer, lineterminator="\n")
     out.writerow(COLUMNS)
     for number, each in enumerate(every):
-        out.writerows([number, *_cells(row)] for row in each.rows)
+        # Numbers get as many digits as are needed to read the same ones again.
+        out.writerows([number, *(getattr(row, name) for name in COLUMNS[1:])] for row in each.rows)
     return head + buffer.getvalue()
-
-
-def _cells(row: Row) -> list[str]:
-    # repr has as many digits as are needed to read the same number again.
-    return [
-        "" if value is None else repr(value) if isinstance(value, float) else str(value)
-        for value in (getattr(row, name) for name in COLUMNS[1:])
-    ]
 
 
 def read(path: Path) -> list[Results]:
@@ -114,10 +94,10 @@ def read(path: Path) -> list[Results]:
         return [each for file in files(path) for each in read(file)]
     with naming(path):
         try:
-            content = parsed(path.read_text(encoding="utf-8"))
+            written = path.read_text(encoding="utf-8")
         except OSError as error:
             raise ValueError(f"cannot be read: {error.strerror}") from error
-        return list(_results(upgraded(content)))
+        return list(parsed(written))
 
 
 def files(folder: Path) -> list[Path]:
@@ -125,8 +105,8 @@ def files(folder: Path) -> list[Path]:
     return sorted({*folder.glob("*.csv"), *folder.rglob(NAME)})
 
 
-def parsed(written: str) -> Content:
-    """Split the text of a file into its first line, its runs and its rows."""
+def parsed(written: str) -> Iterator[Results]:
+    """Yield the runs of a file; nothing of it is trusted."""
     lines = written.splitlines()
     commented = [line[1:] for line in lines if line.startswith("#")]
     try:
@@ -134,39 +114,26 @@ def parsed(written: str) -> Content:
         version = int(head[_MARK])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError("is not a file of results: its first line has no version") from error
-    if not 1 <= version <= SCHEMA:
-        raise ValueError(f"has version {version}; this recombine reads up to {SCHEMA}: update it")
+    if version != SCHEMA:
+        raise ValueError(f"has version {version}; this recombine reads version {SCHEMA}")
     table = csv.reader(lines[len(commented) :])
-    columns = next(table, [])
-    rows = []
+    columns = tuple(next(table, ()))
+    if set(columns) != set(COLUMNS):
+        found = ", ".join(columns)
+        raise ValueError(f"has the columns {found}; expected {', '.join(COLUMNS)}")
+    if not runs:
+        raise ValueError("is not whole: it describes no run")
+    rows: dict[str, list[Row]] = {}
     for number, cells in enumerate(table, start=len(commented) + 2):
         if len(cells) != len(columns):
             raise ValueError(f"line {number} has {len(cells)} values instead of {len(columns)}")
-        rows.append(dict(zip(columns, cells, strict=True)))
-    return Content(head, tuple(runs), tuple(rows))
-
-
-def upgraded(content: Content) -> Content:
-    """Return the content of an older file as the newest version has it."""
-    for version in range(content.head[_MARK], SCHEMA):
-        content = UPGRADES[version](content)
-    return content
-
-
-def _results(content: Content) -> Iterator[Results]:
-    if content.rows and set(content.rows[0]) != set(COLUMNS):
-        found = ", ".join(content.rows[0])
-        raise ValueError(f"has the columns {found}; expected {', '.join(COLUMNS)}")
-    if not content.runs:
-        raise ValueError("is not whole: it describes no run")
-    rows: dict[str, list[Row]] = {}
-    for cells in content.rows:
-        rows.setdefault(cells["run"], []).append(_row(cells))
-    for described in content.runs:
+        named = dict(zip(columns, cells, strict=True))
+        rows.setdefault(named["run"], []).append(_row(named))
+    for described in runs:
         mine = rows.pop(str(described.get("run")), [])
         if len(mine) != described.get("rows"):
             raise ValueError(f"is not whole: it has {len(mine)} rows of {described}")
-        yield Results(_origin(content.head, described), tuple(mine))
+        yield Results(_origin({"study": head.get("study"), **described}), tuple(mine))
     if rows:
         raise ValueError(f"has rows of the runs {', '.join(rows)}, which it does not describe")
 
@@ -191,10 +158,9 @@ def _number(cell: str) -> Number | None:
         return float(cell)
 
 
-def _origin(head: Mapping[str, Any], described: Mapping[str, Any]) -> Origin:
-    known = {each.name for each in fields(Origin)}
-    values = {"study": head.get("study"), **described}
-    if missing := sorted(known - values.keys()):
+def _origin(described: Mapping[str, Any]) -> Origin:
+    known = [each.name for each in fields(Origin)]
+    if missing := sorted({*known} - described.keys()):
         raise ValueError(f"does not say the {', '.join(missing)} of {described}")
-    values["notes"] = tuple(values["notes"])
-    return Origin(**{name: value for name, value in values.items() if name in known})
+    values = {name: described[name] for name in known}
+    return Origin(**values | {"notes": tuple(values["notes"])})

@@ -11,7 +11,8 @@ from recombine.measure.subject import Findings, joined
 from recombine.measurement import Measurement, Number
 from recombine.report.files import write_text
 from recombine.report.origin import device_name
-from recombine.results import Origin, Results, notes, read, rows, write
+from recombine.results import Origin, Results, read, write
+from recombine.results.findings import notes, rows
 from recombine.results.store import NAME
 from recombine.run.plan import Plan
 from recombine.spelling import spelled

@@ -27,26 +27,66 @@ MOST_OBJECTS = 256
 def write(scenes: Scenes, world: World, names: Sequence[str], first: int = 0) -> dict[str, Any]:
     """Return scenes as a JSON object; `first` is the number of the first scene."""
     scenes = scenes.to("cpu")
-    solid = scenes.position.shape[-1] == 3
-    extra = _solid_entries(scenes, world.size) if solid else [{} for _ in names]
-    written: list[dict[str, Any]] = [
-        {
+    derived = _derived(scenes, world.size) if scenes.position.shape[-1] == 3 else None
+    written = []
+    for number, name in enumerate(names):
+        scene = scenes[number : number + 1]
+        entry: dict[str, Any] = {
             "split": world.name,
             "image_index": first + number,
             "image_filename": name,
-            "objects": _objects(scenes[number : number + 1], world),
-            "camera": scenes.camera[number].tolist(),
-            "lamps": scenes.lamps[number].tolist(),
-            "backdrop": scenes.backdrop[number].tolist(),
+            "objects": _objects(scene, world),
+            "camera": scene.camera[0].tolist(),
+            "lamps": scene.lamps[0].tolist(),
+            "backdrop": scene.backdrop[0].tolist(),
         }
-        for number, name in enumerate(names)
-    ]
-    for entry, more in zip(written, extra, strict=True):
-        for one, pixel in zip(entry["objects"], more.pop("pixel_coords", ()), strict=False):
-            one["pixel_coords"] = pixel
-        entry.update(more)
+        if derived:
+            pixels, more = derived[number]
+            for one, pixel in zip(entry["objects"], pixels, strict=True):
+                one["pixel_coords"] = pixel
+            entry |= more
+        written.append(entry)
     info = {"world": world.name, "size": world.size, "made_by": "recombine"}
     return {"info": info, "scenes": written}
+
+
+def _objects(scene: Scenes, world: World) -> list[dict[str, Any]]:
+    """Return the present objects of one scene."""
+    place = "3d_coords" if scene.position.shape[-1] == 3 else "2d_coords"
+    written = []
+    for number in scene.present[0].nonzero()[:, 0].tolist():
+        concepts = zip(world.factors, scene.concepts[0, number].tolist(), strict=True)
+        written.append(
+            {
+                "shape": SHAPES[int(scene.shape[0, number])],
+                "material": MATERIALS[int(scene.material[0, number])],
+                **{SPELLING.get(f.name, f.name): f.concepts[each] for f, each in concepts},
+                place: scene.position[0, number].tolist(),
+                "rotation": float(scene.rotation[0, number]),
+                "radius": float(scene.size[0, number]),
+                "rgb": scene.colour[0, number].tolist(),
+            }
+        )
+    return written
+
+
+def _derived(scenes: Scenes, size: int) -> list[tuple[list[list[float]], dict[str, Any]]]:
+    """Return what CLEVR derives from each scene: pixels, and directions and relationships."""
+    place, depth = places(scenes)
+    axes = directions(look_at(scenes.camera, torch.zeros_like(scenes.camera)))
+    found = []
+    for number, kept in enumerate(scenes.present):
+        pixels = (place[number, kept] * size).round().int().tolist()
+        deep = zip(pixels, depth[number, kept].tolist(), strict=True)
+        related: dict[str, list[list[int]]] = {}
+        for name in ("behind", "front", "left", "right"):
+            # For each object, those that lie in this direction from it.
+            along = scenes.position[number, kept] @ axes[name][number]
+            related[name] = [(along - here > RELATED).nonzero()[:, 0].tolist() for here in along]
+        own = {name: axis[number].tolist() for name, axis in axes.items()}
+        more = {"directions": own, "relationships": related}
+        found.append(([[*pixel, far] for pixel, far in deep], more))
+    return found
 
 
 def read(
@@ -64,68 +104,12 @@ def read(
         image_size = named if isinstance(named, int) else world.size
     width, height = (image_size, image_size) if isinstance(image_size, int) else image_size
     scenes = [_Reader(entry, number, world) for number, entry in enumerate(entries)]
-    most = max((len(scene.objects) for scene in scenes), default=0)
-    rows = [scene.tensors(most, (width, height)) for scene in scenes]
-    if not rows:
+    if not scenes:
         raise ValueError("the file holds no scenes")
+    most = max(len(scene.objects) for scene in scenes)
+    rows = [scene.tensors(most, (width, height)) for scene in scenes]
     joined = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
     return Scenes(**joined), [scene.image_name() for scene in scenes]
-
-
-def _objects(scene: Scenes, world: World) -> list[dict[str, Any]]:
-    """Return the present objects of one scene."""
-    written = []
-    for number in scene.present[0].nonzero()[:, 0].tolist():
-        concepts = {
-            SPELLING.get(factor.name, factor.name): factor.concepts[concept]
-            for factor, concept in zip(
-                world.factors, scene.concepts[0, number].tolist(), strict=True
-            )
-        }
-        place = "3d_coords" if scene.position.shape[-1] == 3 else "2d_coords"
-        written.append(
-            {
-                "shape": SHAPES[int(scene.shape[0, number])],
-                "material": MATERIALS[int(scene.material[0, number])],
-                **concepts,
-                place: scene.position[0, number].tolist(),
-                "rotation": float(scene.rotation[0, number]),
-                "radius": float(scene.size[0, number]),
-                "rgb": scene.colour[0, number].tolist(),
-            }
-        )
-    return written
-
-
-def _solid_entries(scenes: Scenes, size: int) -> list[dict[str, Any]]:
-    """Return what CLEVR derives from a scene: pixels, directions and relationships."""
-    place, depth = places(scenes)
-    axes = directions(look_at(scenes.camera, torch.zeros_like(scenes.camera)))
-    entries = []
-    for number in range(len(scenes)):
-        kept = scenes.present[number]
-        pixels = (place[number, kept] * size).round().int().tolist()
-        own = {name: axis[number] for name, axis in axes.items()}
-        entries.append(
-            {
-                "pixel_coords": [
-                    [*pixel, far]
-                    for pixel, far in zip(pixels, depth[number, kept].tolist(), strict=True)
-                ],
-                "directions": {name: axis.tolist() for name, axis in own.items()},
-                "relationships": {
-                    name: _related(scenes.position[number, kept], own[name])
-                    for name in ("behind", "front", "left", "right")
-                },
-            }
-        )
-    return entries
-
-
-def _related(position: Tensor, axis: Tensor) -> list[list[int]]:
-    """Return, for each object, those that lie in a direction from it."""
-    along = position @ axis
-    return [(along - here > RELATED).nonzero()[:, 0].tolist() for here in along]
 
 
 class _Reader:
@@ -133,8 +117,11 @@ class _Reader:
 
     def __init__(self, entry: object, number: int, world: World) -> None:
         self.world, self.where = world, f"scene {number}"
-        self.entry = _mapping(entry, self.where)
         self.objects = _list(_entry(entry, "objects", self.where), f"{self.where}: objects")
+        self.entry = _mapping(entry, self.where)
+        self.place, self.space = "2d_coords", 2
+        if world.name in ("clevr", "shapes3d"):
+            self.place, self.space = "3d_coords", 3
         if len(self.objects) > MOST_OBJECTS:
             raise ValueError(
                 f"{self.where} has {len(self.objects)} objects; at most {MOST_OBJECTS} are read"
@@ -150,7 +137,7 @@ class _Reader:
         """Return this scene's rows of every tensor of Scenes, with room for so many objects."""
         rows = [self._object(number) for number in range(len(self.objects))]
         table = {
-            "position": torch.zeros(objects, 3 if self._is_solid() else 2),
+            "position": torch.zeros(objects, self.space),
             "size": torch.zeros(objects),
             "rotation": torch.zeros(objects),
             "colour": torch.zeros(objects, 3),
@@ -164,49 +151,42 @@ class _Reader:
         table["present"] = torch.arange(objects) < len(rows)
         return table | self._view(table["position"][: len(rows)], image)
 
-    def _is_solid(self) -> bool:
-        return self.world.name in ("clevr", "shapes3d")
-
     def _object(self, number: int) -> dict[str, Any]:
         entry, where = self.objects[number], f"{self.where}, object {number}"
-        shape = _concept(_entry(entry, "shape", where), Factor("shape", SHAPES), where)
-        material = _entry(entry, "material", where)
-        concepts = [
-            _concept(_entry(entry, SPELLING.get(f.name, f.name), where), f, where)
-            for f in self.world.factors
-        ]
-        names = {f.name: f.concepts[c] for f, c in zip(self.world.factors, concepts, strict=True)}
-        size = entry.get("radius", clevr.SIZES.get(names.get("size", "")))
-        colour = entry.get("rgb")
-        if colour is None:
-            colour = [c / 255 for c in clevr.PALETTE.get(names.get("colour", ""), ())]
-        place, length = ("3d_coords", 3) if self._is_solid() else ("2d_coords", 2)
+
+        def concept(factor: Factor) -> int:
+            value = _entry(entry, SPELLING.get(factor.name, factor.name), where)
+            try:
+                return factor.index(str(value))
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from None
+
+        shape, material = concept(Factor("shape", SHAPES)), concept(Factor("material", MATERIALS))
+        concepts = [concept(factor) for factor in self.world.factors]
+        size = entry.get("radius", clevr.SIZES.get(str(entry.get("size"))))
+        # The original has no colours but those of its names.
+        named = [level / 255 for level in clevr.PALETTE.get(str(entry.get("color")), ())]
         return {
-            "position": _numbers(_entry(entry, place, where), length, f"{where}: {place}"),
+            "position": _numbers(
+                _entry(entry, self.place, where), self.space, f"{where}: {self.place}"
+            ),
             "size": _numbers([size], 1, f"{where}: radius")[0],
             "rotation": _numbers([_entry(entry, "rotation", where)], 1, f"{where}: rotation")[0],
-            "colour": _numbers(colour, 3, f"{where}: rgb"),
+            "colour": _numbers(entry.get("rgb", named), 3, f"{where}: rgb"),
             "shape": shape,
-            "material": _concept(material, Factor("material", MATERIALS), where),
+            "material": material,
             "concepts": concepts,
         }
 
     def _view(self, position: Tensor, image: tuple[int, int]) -> dict[str, Tensor]:
         """Return camera, lamps and backdrop: as recorded, or as they must have been."""
-        entry = self.entry
-        recorded = {
-            name: torch.tensor(
-                [_numbers(row, 3, f"{self.where}: {name}") for row in _list(entry[name], name)]
-            ).reshape(-1, 3)
-            for name in ("lamps", "backdrop")
-            if name in entry
-        }
-        view = {
-            "lamps": torch.tensor(LAMP_POSITIONS),
-            "backdrop": torch.full((1, 3), clevr.FLOOR),
-        } | recorded
-        if "camera" in entry:
-            eye = torch.tensor(_numbers(entry["camera"], 3, f"{self.where}: camera"))
+        view = {"lamps": torch.tensor(LAMP_POSITIONS), "backdrop": torch.full((1, 3), clevr.FLOOR)}
+        for name in view.keys() & self.entry.keys():
+            listed = _list(self.entry[name], name)
+            rows = [_numbers(row, 3, f"{self.where}: {name}") for row in listed]
+            view[name] = torch.tensor(rows).reshape(-1, 3)
+        if "camera" in self.entry:
+            eye = torch.tensor(_numbers(self.entry["camera"], 3, f"{self.where}: camera"))
         elif self.world.name != "clevr":
             raise ValueError(f"{self.where} has no 'camera'; a {self.world.name} scene needs one")
         else:
@@ -214,14 +194,11 @@ class _Reader:
         return view | {"camera": eye}
 
     def _recovered(self, position: Tensor, image: tuple[int, int]) -> Tensor:
-        pixels = [
-            _numbers(
-                _entry(entry, "pixel_coords", f"{self.where}, object {number}"),
-                3,
-                f"{self.where}, object {number}: pixel_coords",
-            )
-            for number, entry in enumerate(self.objects)
-        ]
+        pixels = []
+        for number, entry in enumerate(self.objects):
+            where = f"{self.where}, object {number}"
+            found = _entry(entry, "pixel_coords", where)
+            pixels.append(_numbers(found, 3, f"{where}: pixel_coords"))
         axes = self.entry.get("directions")
         behind = axes.get("behind") if isinstance(axes, Mapping) else None
         if behind is not None:
@@ -246,13 +223,6 @@ def _list(data: object, where: str) -> list[Any]:
     if not isinstance(data, list):
         raise ValueError(f"{where} is not a list")
     return data
-
-
-def _concept(value: object, factor: Factor, where: str) -> int:
-    try:
-        return factor.index(str(value))
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
 
 
 def _numbers(value: object, length: int, where: str) -> list[float]:

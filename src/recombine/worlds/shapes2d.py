@@ -5,7 +5,7 @@ each the half width of a uniform law; with all of them 0 every scene is its conc
 papers' probe is linear in the pixels and makes no error on good samples: that bounds the place.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
@@ -63,24 +63,14 @@ class Shapes2D:
             Factor("colour", tuple(COLOURS)),
         )
 
-    @property
-    def fixed_position(self) -> "Shapes2D":
-        """The same world with every shape in the middle of its image."""
-        return replace(self, place_jitter=0.0)
-
     def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
         """Return the scenes of these numbers."""
         rows = concept_rows(self.factors, self.among or compositions(self.factors)).to(index.device)
         which = whole(seed, index, index.new_tensor(_COMPOSITION), below=len(rows))[:, 0]
         shape, size, colour = rows[which].unbind(-1)
-        shapes, sizes, colours = (
-            torch.tensor(values, device=index.device)
-            for values in (
-                [SHAPES.index(name) for name in self.shapes],
-                list(SIZES.values()),
-                list(COLOURS.values()),
-            )
-        )
+        numbers = [SHAPES.index(name) for name in self.shapes]
+        tables = (numbers, list(SIZES.values()), list(COLOURS.values()))
+        shapes, sizes, colours = (torch.tensor(each, device=index.device) for each in tables)
 
         def swing(draw: list[int]) -> Float[Tensor, "batch draw"]:
             return 2 * uniform(seed, index, index.new_tensor(draw)) - 1

@@ -6,26 +6,18 @@ neither black nor blond hair, or with both, are left out; of each seen compositi
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from PIL import Image
 from torch import Tensor
 
+from recombine.render.raster import flat_scenes
 from recombine.scene import Concepts, Factor, Scenes, composition_number, compositions, concept_rows
 from recombine.split import one_change
-from recombine.worlds.files.folder import (
-    Format,
-    all_there,
-    directory,
-    inside,
-    picture,
-    pictures,
-    text,
-)
+from recombine.worlds.files.folder import Format, all_there, directory, inside, pictures, text
 
 PORTRAIT = Format("JPEG", width=178, height=218)
 IMAGES, LISTING = "img_align_celeba", "list_attr_celeba.txt"
@@ -70,18 +62,17 @@ class CelebA:
         return len(self._known[1])
 
     def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:
-        """Return scenes that know the three concepts of a face and nothing else."""
-        return photographed(self._known[0][number.cpu()].to(number.device))
+        """Return scenes of which the three concepts of a face are known, and nothing else."""
+        concepts = self._known[0][number.cpu()].to(number.device)
+        nothing = torch.zeros(len(concepts), 3, device=number.device)
+        shape = torch.zeros_like(number)
+        return flat_scenes(nothing[:, :2], nothing[:, 0], nothing, shape, concepts, nothing)
 
     def image_of(self, number: Int[Tensor, " batch"]) -> Float[Tensor, "batch 3 height width"]:
         """Return these faces, resized."""
         names = (self._known[1][each] for each in number.tolist())
         folder = self.folder / IMAGES
-        paths = [inside(folder, self.folder, name) for name in names]
-        return pictures(paths, self._resized).to(number.device)
-
-    def _resized(self, path: Path) -> Image.Image:
-        return picture(path, PORTRAIT).resize((self.size, self.size), Image.Resampling.BICUBIC)
+        return pictures(folder, self.folder, names, PORTRAIT, self.size).to(number.device)
 
     @cached_property
     def _known(self) -> tuple[Int[Tensor, "face factor"], list[str]]:
@@ -125,20 +116,17 @@ def listed(content: str) -> tuple[list[str], Int[Tensor, "face 4"]]:
     if len(rows) != count:
         raise ValueError(f"the first line promises {count} faces; found {len(rows)}")
     wanted = [1 + columns.index(column) for column in COLUMNS]
-    parted = map(partial(_row, width=1 + len(columns), wanted=wanted), enumerate(rows, start=3))
-    names, marks = zip(*parted, strict=True) if rows else ((), ())
-    return list(names), torch.tensor(marks).reshape(len(rows), len(COLUMNS))
-
-
-def _row(numbered: tuple[int, str], width: int, wanted: list[int]) -> tuple[str, list[int]]:
-    line, row = numbered
-    values = row.split()
-    if len(values) != width:
-        raise ValueError(f"line {line} has {len(values)} entries; expected {width}")
-    if not set(values[1:]) <= {"1", "-1"}:
-        strange = next(value for value in values[1:] if value not in ("1", "-1"))
-        raise ValueError(f"line {line} marks {values[0]} with {strange!r}; expected 1 or -1")
-    return values[0], [int(values[each]) for each in wanted]
+    names, marks = [], []
+    for line, row in enumerate(rows, start=3):
+        values = row.split()
+        if len(values) != 1 + len(columns):
+            raise ValueError(f"line {line} has {len(values)} entries; expected {1 + len(columns)}")
+        if strange := set(values[1:]) - {"1", "-1"}:
+            met = f"{values[0]} with {min(strange)!r}"
+            raise ValueError(f"line {line} marks {met}; expected 1 or -1")
+        names.append(values[0])
+        marks.append([int(values[each]) for each in wanted])
+    return names, torch.tensor(marks).reshape(len(rows), len(COLUMNS))
 
 
 def _concepts(
@@ -147,22 +135,3 @@ def _concepts(
     """Return the concepts of each face, and whether its hair is black or blond and not both."""
     male, smiling, black, blond = (marks == 1).unbind(1)
     return torch.stack([male, ~smiling, blond], dim=1).long(), black ^ blond
-
-
-def photographed(concepts: Int[Tensor, "batch factor"]) -> Scenes:
-    """Return scenes of one object each, of which nothing but its concepts is known."""
-    batch = len(concepts)
-    empty = torch.zeros(batch, 1, device=concepts.device)
-    return Scenes(
-        position=empty.new_zeros(batch, 1, 2),
-        size=empty,
-        rotation=empty,
-        colour=empty.new_zeros(batch, 1, 3),
-        shape=empty.long(),
-        material=empty.long(),
-        concepts=concepts[:, None],
-        present=torch.ones_like(empty, dtype=torch.bool),
-        backdrop=empty.new_zeros(batch, 0, 3),
-        camera=empty.new_zeros(batch, 3),
-        lamps=empty.new_zeros(batch, 0, 3),
-    )

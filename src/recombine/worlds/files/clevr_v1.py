@@ -10,25 +10,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jaxtyping import Float, Int
-from PIL import Image
 from torch import Tensor
 
-from recombine.render.camera import places
 from recombine.scene import Factor, Scenes, concatenate
 from recombine.worlds.clevr import Clevr
-from recombine.worlds.files.folder import (
-    Format,
-    all_there,
-    directory,
-    inside,
-    parsed,
-    picture,
-    pictures,
-)
+from recombine.worlds.files.folder import Format, all_there, directory, inside, parsed, pictures
 from recombine.worlds.scene_file import read
 
-FRAME = Format("PNG", width=480, height=320, modes=("RGB", "RGBA"))
-CUT = (FRAME.width - FRAME.height) // 2
+FRAME = Format("PNG", width=480, height=320, modes=("RGB", "RGBA"), cut=80)
 PARTS = ("train", "val")
 
 
@@ -37,7 +26,7 @@ class ClevrV1:
     """The scenes of one part that have `objects` from the first to the second number.
 
     The camera sees a square of 480 pixels, of which the file holds the middle rows and the image
-    the middle 320 columns: the image is the middle of Clevr's, `zoom` times as large.
+    the middle 320 columns: the image is the middle of Clevr's, 1.5 times as large.
     """
 
     folder: Path = field(repr=False)
@@ -47,7 +36,6 @@ class ClevrV1:
 
     name: ClassVar[str] = "clevr_v1"
     factors: ClassVar[tuple[Factor, ...]] = Clevr.factors
-    zoom: ClassVar[float] = FRAME.width / FRAME.height
 
     def __post_init__(self) -> None:
         if self.part not in PARTS:
@@ -70,16 +58,7 @@ class ClevrV1:
         """Return these images, cut square and resized."""
         folder = self.folder / "images" / self.part
         names = (self._listed[each]["image_filename"] for each in number.tolist())
-        paths = [inside(folder, self.folder, name) for name in names]
-        return pictures(paths, self._squared).to(number.device)
-
-    def places_of(self, number: Int[Tensor, " batch"]) -> Float[Tensor, "batch object 2"]:
-        """Return where in the image ([0, 1], x right, y down) each object's centre is."""
-        return 0.5 + self.zoom * (places(self.scenes_of(number))[0] - 0.5)
-
-    def _squared(self, path: Path) -> Image.Image:
-        square = picture(path, FRAME).crop((CUT, 0, FRAME.width - CUT, FRAME.height))
-        return square.resize((self.size, self.size), Image.Resampling.BICUBIC)
+        return pictures(folder, self.folder, names, FRAME, self.size).to(number.device)
 
     @property
     def _path(self) -> Path:
@@ -90,18 +69,16 @@ class ClevrV1:
     def _listed(self) -> list[dict[str, Any]]:
         """Read the entries of the wanted scenes, and no more of them than is needed."""
         folder, path = directory(self.folder, "images", self.part), self._path
+        least, most = self.objects
         try:
-            listed = [scene for scene in _whole(parsed(path)) if self._wanted(scene)]
+            scenes = _whole(parsed(path))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+        listed = [scene for scene in scenes if least <= len(scene["objects"]) <= most]
         if not listed:
-            least, most = self.objects
             raise ValueError(f"{path}: no scene has {least}-{most} objects, all inside the square")
         all_there(folder, [scene["image_filename"] for scene in listed])
         return listed
-
-    def _wanted(self, scene: dict[str, Any]) -> bool:
-        return self.objects[0] <= len(scene["objects"]) <= self.objects[1]
 
     @cached_property
     def _known(self) -> dict[int, Scenes]:
@@ -129,7 +106,7 @@ def _whole(data: object) -> list[dict[str, Any]]:
     for number, scene in enumerate(scenes):
         try:
             across = [one["pixel_coords"][0] for one in scene["objects"]]
-            if all(CUT <= place < FRAME.width - CUT for place in across):
+            if all(FRAME.cut <= place < FRAME.width - FRAME.cut for place in across):
                 needed = ("image_filename", "objects", "directions")
                 kept.append({key: scene[key] for key in needed})
         except (KeyError, TypeError, IndexError):

@@ -6,7 +6,7 @@ checked before its pixels are unpacked, and every complaint is one line that nam
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +32,13 @@ _BROKEN = (
 
 @dataclass(frozen=True)
 class Format:
-    """How the pictures of a data set are published."""
+    """How the pictures of a data set are published, and what is cut off at the left and right."""
 
     kind: str
     width: int
     height: int
     modes: tuple[str, ...] = ("RGB",)
+    cut: int = 0
 
 
 def directory(folder: Path, *names: str) -> Path:
@@ -93,37 +94,35 @@ def parsed(path: Path) -> object:
         raise ValueError(f"{path} is not whole, valid JSON: {error}") from None
 
 
+def pictures(
+    folder: Path, root: Path, names: Iterable[str], form: Format, side: int
+) -> Float[Tensor, "batch 3 side side"]:
+    """Return the pictures of these names, square and in [0, 1]; they are decoded side by side."""
+
+    def square(path: Path) -> np.ndarray:
+        cut = (form.cut, 0, form.width - form.cut, form.height)
+        resized = picture(path, form).crop(cut).resize((side, side), Image.Resampling.BICUBIC)
+        return np.asarray(resized)
+
+    paths = [inside(folder, root, name) for name in names]
+    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+        return unit(torch.from_numpy(np.stack(list(pool.map(square, paths)))))
+
+
 def picture(path: Path, form: Format) -> Image.Image:
     """Return a decoded picture in RGB; its header must match before a pixel is unpacked."""
     try:
         with Image.open(path, formats=(form.kind,)) as image:
-            _check(image, path, form)
-            return image.convert("RGB")
+            size, mode = image.size, image.mode
+            fits = size == (form.width, form.height) and mode in form.modes
+            decoded = image.convert("RGB") if fits else None
     except _BROKEN as error:
-        if isinstance(error, _Mismatch):
-            raise
         raise ValueError(f"{path} is not a whole {form.kind} image: {error}") from None
-
-
-class _Mismatch(ValueError):
-    """A picture that is sound but not of this data set."""
-
-
-def _check(image: Image.Image, path: Path, form: Format) -> None:
-    if image.size != (form.width, form.height):
-        found = "x".join(map(str, image.size))
-        raise _Mismatch(f"{path} has {found} pixels; expected {form.width}x{form.height}")
-    if image.mode not in form.modes:
-        raise _Mismatch(f"{path} has mode {image.mode}; expected {' or '.join(form.modes)}")
-
-
-def pictures(
-    paths: Sequence[Path], read: Callable[[Path], Image.Image]
-) -> Float[Tensor, "batch 3 height width"]:
-    """Return pictures of one size as a batch in [0, 1]; they are decoded side by side."""
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        pixels = list(pool.map(lambda path: np.asarray(read(path)), paths))
-    return unit(torch.from_numpy(np.stack(pixels)))
+    if decoded is None:
+        found = f"{size[0]}x{size[1]} pixels in mode {mode}"
+        wanted = f"{form.width}x{form.height} in {' or '.join(form.modes)}"
+        raise ValueError(f"{path} has {found}; expected {wanted}")
+    return decoded
 
 
 def unit(pixels: Tensor) -> Float[Tensor, "batch 3 height width"]:
