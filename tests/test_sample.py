@@ -195,7 +195,7 @@ def test_own_runs_are_drawn_with_too(said: Said, folder: Path):
         (["--at", "0.2"], "a place is X,Y such as 0.2,0.4; got '0.2'"),
         (["--at", "0.2,0.4,0.6"], "a place is X,Y such as 0.2,0.4; got '0.2,0.4,0.6'"),
         (["--at", "a,b"], "a place is X,Y such as 0.2,0.4; got 'a,b'"),
-        (["--at", "nan,0.5"], "a place is X,Y such as 0.2,0.4; got 'nan,0.5'"),
+        (["--at", "nan,0.5"], "nan,0.5 lies outside the image; x and y are from 0 to 1"),
         (["--count", "0"], "--count is from 1 to 1024; got 0"),
         (["--scale", "0"], "--scale is from 1 to 16; got 0"),
         (["--steps", "0"], "a sampler takes at least 1 step; got 0"),

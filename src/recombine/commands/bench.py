@@ -11,7 +11,7 @@ import tyro
 from recombine.bench import linear, local, locality, render, sample, train
 from recombine.commands import choice
 from recombine.commands.console import print_json, say
-from recombine.commands.parse import UNSET
+from recombine.commands.grammar import UNSET, Device, Json
 from recombine.commands.render import given
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
@@ -55,15 +55,10 @@ class BenchOptions:
     """render: a CLEVR scenes file (default: five scenes each of one to ten objects)."""
     with_blender: Annotated[Path | None, UNSET] = None
     """render: a Python that has bpy, to measure Blender here and now on the same scenes."""
-    device: Annotated[str | None, UNSET] = None
-    """Where to measure: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
+    device: Device = None
     save: Annotated[Path | None, UNSET] = None
     """Keep the numbers in this folder of results."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = BenchOptions
+    json: Json = False
 
 
 def run(options: BenchOptions) -> None:

@@ -14,20 +14,11 @@ from recombine.report.words import listed, nearest
 
 T = TypeVar("T")
 
-UNSET = tyro.conf.arg(help_behavior_hint="")
-"""Marks an option whose default is None: its help says in words what that means."""
-
 
 def parsed(kind: type[T], program: str, words: Sequence[str]) -> T:
     """Read the options of a command; what is wrong with them is one line of a ValueError."""
-    with refusals.on_parse_error(_refusal(kind, program, words)):
-        return tyro.cli(
-            kind,
-            prog=program,
-            args=words,
-            config=(tyro.conf.FlagCreatePairsOff,),
-            registry=registry(),
-        )
+    found: T = _read(kind, program, words, tyro.conf.FlagCreatePairsOff)
+    return found
 
 
 def recognized(kind: type[T], program: str, words: Sequence[str]) -> tuple[T, list[str]]:
@@ -36,16 +27,16 @@ def recognized(kind: type[T], program: str, words: Sequence[str]) -> tuple[T, li
     With `--help` as the first word it shows these options; after a name, `--help` is left over,
     for the options of what is named.
     """
-    with refusals.on_parse_error(_refusal(kind, program, words)):
-        return tyro.cli(
-            kind,
-            prog=program,
-            args=words,
-            config=(tyro.conf.FlagCreatePairsOff,),
-            registry=registry(),
-            return_unknown_args=True,
-            add_help=not words or words[0].startswith("-"),
-        )
+    helped = not words or words[0].startswith("-")
+    found: tuple[T, list[str]] = _read(
+        kind,
+        program,
+        words,
+        tyro.conf.FlagCreatePairsOff,
+        return_unknown_args=True,
+        add_help=helped,
+    )
+    return found
 
 
 def overridden(value: T, words: Sequence[str], program: str) -> T:
@@ -53,16 +44,24 @@ def overridden(value: T, words: Sequence[str], program: str) -> T:
 
     What cannot be typed, such as a function, is no option.
     """
-    kind = type(value)
+    found: T = _read(
+        type(value),
+        program,
+        words,
+        tyro.conf.AvoidSubcommands,
+        tyro.conf.SuppressFixed,
+        default=value,
+        description="Fields that can be set, beside the options of the command itself.",
+    )
+    return found
+
+
+def _read(
+    kind: type[Any], program: str, words: Sequence[str], *config: Any, **settings: Any
+) -> Any:
     with refusals.on_parse_error(_refusal(kind, program, words)):
         return tyro.cli(
-            kind,
-            default=value,
-            prog=program,
-            description="Fields that can be set, beside the options of the command itself.",
-            args=words,
-            config=(tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed),
-            registry=registry(),
+            kind, prog=program, args=words, config=config, registry=registry(), **settings
         )
 
 

@@ -14,8 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from recombine.commands.console import print_json, say
-from recombine.commands.grammar import Names
-from recombine.commands.parse import UNSET
+from recombine.commands.grammar import UNSET, Names
 from recombine.report.queries import Cells, Shown, finals, samples, value
 from recombine.report.seeds import summarised
 from recombine.report.table import latex
@@ -50,9 +49,6 @@ class RecordsOptions:
     """Write every row, curves included, to this file of Parquet."""
     keep: Annotated[Path | None, UNSET] = None
     """Also copy what is at --where into this folder of results, a file a study."""
-
-
-OPTIONS = RecordsOptions
 
 
 def run(options: RecordsOptions) -> None:

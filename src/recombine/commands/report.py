@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 from matplotlib import rc_context
@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from recombine import figures
 from recombine.commands import index
 from recombine.commands.console import print_json, say
-from recombine.commands.parse import UNSET
+from recombine.commands.grammar import UNSET, Json
 from recombine.report.files import naming, write_text
 from recombine.report.page import Section, Table, page
 from recombine.report.paste import pasted
@@ -36,11 +36,7 @@ class ReportOptions:
     """Also write every final number into this one HTML file."""
     check: bool = False
     """Write nothing; exit with 1 when a page would change."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = ReportOptions
+    json: Json = False
 
 
 def run(options: ReportOptions) -> int:
@@ -73,7 +69,7 @@ def redraw(folder: Path, table: pd.DataFrame, place: Path) -> None:
                 figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
 
 
-def what_there_is() -> index.Index:
+def what_there_is() -> dict[str, Any]:
     """Return what `recombine list` shows: worlds, studies and weights."""
     from recombine import studies, zoo  # here, as they import torch
     from recombine.worlds import WORLDS

@@ -14,7 +14,8 @@ from recombine import run as runner
 from recombine import studies, views
 from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
-from recombine.commands.parse import UNSET, overridden
+from recombine.commands.grammar import UNSET, Device, Json
+from recombine.commands.parse import overridden
 from recombine.figures import draw
 from recombine.report.table import duration, quoted
 from recombine.run import Kept, Plan
@@ -42,8 +43,7 @@ class RunOptions:
     """Which seeds: 0-2 or 0,3,5 (default: those of the cell)."""
     seed: Annotated[int | None, UNSET] = None
     """One seed."""
-    device: Annotated[str | None, UNSET] = None
-    """Where to run: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
+    device: Device = None
     out: Path = Path("runs")
     """Folder for the runs."""
     save_every: int = 1000
@@ -52,12 +52,7 @@ class RunOptions:
     """Do not compile on a GPU."""
     together: int = 1
     """Train so many runs at once, a step of each in turn: small networks leave a GPU idle."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = RunOptions
-FIELDS = True
+    json: Json = False
 
 
 def run(options: RunOptions, words: Sequence[str] = ()) -> int:
