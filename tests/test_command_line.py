@@ -198,9 +198,9 @@ def test_every_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_progress_and_messages_stay_off_standard_output(capsys: pytest.CaptureFixture[str]):
-    with console.image_progress("making", 4) as advance:
-        advance(3)
-        advance(1)
+    with console.image_progress("making") as watch:
+        watch(3, 4)
+        watch(4, 4)
     console.say("done")
     output = capsys.readouterr()
     assert output.out == ""

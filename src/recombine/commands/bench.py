@@ -20,13 +20,12 @@ from recombine.report.table import quoted
 from recombine.results import Origin, Results, keep, rows
 from recombine.worlds.clevr import Clevr
 
-QUESTIONS = {
-    "render": "How much faster than Blender are scenes rendered?",
-    "train": "How fast does a U-Net train, and how well is the card used?",
-    "sample": "How fast are images sampled?",
-    "local": "How much faster is one pass of the local denoiser than one pass per patch?",
-    "linear": "How much faster is it to solve all trajectories of the linear model at once?",
-    "locality": "How much faster is the influence on many pixels at once than on one at a time?",
+OTHERS = {
+    "train": train.measured,
+    "sample": sample.measured,
+    "local": local.measured,
+    "locality": locality.measured,
+    "linear": linear.measured,
 }
 
 
@@ -81,27 +80,12 @@ def run(options: BenchOptions) -> None:
 def measured(options: BenchOptions, device: torch.device) -> dict[str, Measurement]:
     """Run the benchmark that the options name."""
     if options.what == "render":
-        scenes = given(options.scenes, Clevr(size=128), None)[0] if options.scenes else None
+        scenes = given(options.scenes, Clevr(size=128))[0] if options.scenes else None
         return render.measured(scenes, options.with_blender, device, options.seconds)
     for name in ("scenes", "with_blender"):
         if getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} is for bench render, not {options.what}")
-    benches = {
-        "train": train.measured,
-        "sample": sample.measured,
-        "local": local.measured,
-        "locality": locality.measured,
-        "linear": linear.measured,
-    }
-    return benches[options.what](device, options.seconds)
-
-
-def command_of(options: BenchOptions) -> str:
-    """Return the command that measures this again."""
-    words = ["recombine bench", options.what]
-    words += ["--with-blender PYTHON"] if options.with_blender else []
-    words += [f"--scenes {options.scenes}"] if options.scenes else []
-    return " ".join(words)
+    return OTHERS[options.what](device, options.seconds)
 
 
 def results(
@@ -110,6 +94,9 @@ def results(
     """Return the numbers as results; the cell is named after what ran and where, train_h200."""
     name = device_name(device)
     where = name.split()[-1].lower() if device.type == "cuda" else device.type
-    cell, command = f"{options.what}_{where}", command_of(options)
+    words = ["recombine bench", options.what]
+    words += ["--with-blender PYTHON"] if options.with_blender else []
+    words += [f"--scenes {options.scenes}"] if options.scenes else []
+    cell, command = f"{options.what}_{where}", " ".join(words)
     origin = Origin("bench", cell, 0, name, seconds=seconds, command=command)
     return Results(origin, rows(Findings(found)))

@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table as Printed
 
 from recombine import zoo
 from recombine.commands import choice
-from recombine.commands.console import drawing, print_json, say
+from recombine.commands.console import image_progress, print_json, say, show_table
 from recombine.commands.grammar import UNSET, Device, Json
 from recombine.commands.index import listed_world
 from recombine.commands.listing import factors_in_words
@@ -32,7 +29,7 @@ from recombine.commands.tour import (
 )
 from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
-from recombine.report.page import Group, Picture, Section, Table, page
+from recombine.report.page import Group, Picture, Section, page
 from recombine.report.picture import pictures, png, ring_alone
 from recombine.report.table import interval, quoted
 from recombine.worlds import WORLDS
@@ -106,7 +103,7 @@ def tour(options: DemoOptions, device: torch.device) -> list[Visit]:
     visits = [true_renders(placed, reader)]
     for stop in TOUR:
         say(f"{stop.name} ({stop.label}) draws {options.samples * len(COUNTS)} images")
-        with drawing(stop.name) as watch:
+        with image_progress(stop.name) as watch:
             model = chosen_model(zoo.path(stop.name), device, options.steps, watch)
             answers = drawn(model, placed, reader, options.seed)
         visits.append(Visit(stop, answers, study_numbers(stop.name)))
@@ -167,6 +164,7 @@ def rows(visit: Visit) -> list[tuple[str, ...]]:
 
 def counts(visits: list[Visit], options: DemoOptions, device: torch.device) -> Section:
     """Return the table of what was counted."""
+    steps = "" if options.steps is None else f" --steps {options.steps}"
     return Section(
         "What was counted",
         caption=(
@@ -176,17 +174,10 @@ def counts(visits: list[Visit], options: DemoOptions, device: torch.device) -> S
             "place. Objects: how many the image has in all. The detector makes errors too: its "
             "numbers for true renders are the most that can be expected of a model."
         ),
-        command=command_of(options),
-        table=Table(
-            HEAD, tuple((visit.stop.label, *row) for visit in visits for row in rows(visit))
-        ),
+        command=f"recombine demo --samples {options.samples} --seed {options.seed}{steps}",
+        head=HEAD,
+        rows=tuple((visit.stop.label, *row) for visit in visits for row in rows(visit)),
     )
-
-
-def command_of(options: DemoOptions) -> str:
-    """Return what to type to count this again."""
-    steps = "" if options.steps is None else f" --steps {options.steps}"
-    return f"recombine demo --samples {options.samples} --seed {options.seed}{steps}"
 
 
 def study(visits: list[Visit]) -> Section:
@@ -209,7 +200,8 @@ def study(visits: list[Visit]) -> Section:
             "Bradley 2025 (arXiv 2509.16447), whose criterion is not the same."
         ),
         command=known[0][1].command,
-        table=Table(("model", "K_max", "published", "training, on one H200"), tuple(lines)),
+        head=("model", "K_max", "published", "training, on one H200"),
+        rows=tuple(lines),
     )
 
 
@@ -229,23 +221,6 @@ def worlds(seed: int, device: torch.device) -> Section:
     )
 
 
-def printed(visits: list[Visit], samples: int) -> Printed:
-    """Return the table as a terminal of 80 columns shows it."""
-    table = Printed(
-        *HEAD,
-        title=f"{samples} images per row, 95 % intervals",
-        title_justify="left",
-        box=SIMPLE,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    for visit in visits:
-        for row in rows(visit):
-            table.add_row(visit.stop.name, *(cell.replace(" [", "\n[") for cell in row))
-        table.add_section()
-    return table
-
-
 def announce(options: DemoOptions, report: Path, visits: list[Visit]) -> None:
     """Print the table, or the numbers as JSON, and say where the page is."""
     if options.json:
@@ -257,7 +232,12 @@ def announce(options: DemoOptions, report: Path, visits: list[Visit]) -> None:
         }
         print_json({"subject": "demo", "measurements": values, "report": str(report)})
         return
-    Console().print(printed(visits, options.samples))
+    lines = [
+        (visit.stop.name, *(cell.replace(" [", "\n[") for cell in row))
+        for visit in visits
+        for row in rows(visit)
+    ]
+    show_table(HEAD, lines, f"{options.samples} images per row, 95 % intervals")
     for visit in visits:
         if visit.numbers is not None and visit.numbers.k_max is not None:
             print(f"{visit.stop.name}, in the full study: K_max {quoted(visit.numbers.k_max)}")

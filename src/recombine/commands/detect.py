@@ -57,14 +57,14 @@ def run(options: DetectOptions) -> None:
     reader: Reader = chosen_reader(options.threshold)
     read: list[dict[str, Any]] = []
     folder = nullcontext() if options.out is None else new_folder(options.out)
-    with folder as partial, image_progress("reading", len(paths)) as advance:
-        for path in paths:
+    with folder as partial, image_progress("reading") as watch:
+        for number, path in enumerate(paths, 1):
             picture = opened(path)
             objects = described(reader(pixels(picture).to(device)))[0]
             if partial is not None:
                 write_png(marked(picture, objects), partial / f"{path.stem}.png")
             read.append({"image": str(path), "objects": objects})
-            advance(1)
+            watch(number, len(paths))
     if options.json:
         print_json({"subject": f"{zoo.PREFIX}detector", "measurements": {}, "images": read})
     else:

@@ -10,29 +10,26 @@ from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+T = TypeVar("T")
 MOST = 100_000
 NONE = "none"
 
 
-def whole(word: str) -> int:
-    """Read 3."""
-    try:
-        return int(word)
-    except ValueError:
-        raise ValueError(f"expected a whole number, got {word!r}") from None
+def reading(convert: Callable[[str], T], expected: str) -> Callable[[str], T]:
+    """Return what converts a word, or says what was expected."""
 
+    def read(word: str) -> T:
+        try:
+            return convert(word)
+        except ValueError:
+            raise ValueError(f"expected {expected}, got {word!r}") from None
 
-def decimal(word: str) -> float:
-    """Read 0.1."""
-    try:
-        return float(word)
-    except ValueError:
-        raise ValueError(f"expected a number, got {word!r}") from None
+    return read
 
 
 def whole_list(word: str) -> tuple[int, ...]:
@@ -47,14 +44,6 @@ def whole_list(word: str) -> tuple[int, ...]:
             raise ValueError(f"expected at most {MOST:,} numbers, got {word!r}")
         found += range(first, last + 1)
     return tuple(found)
-
-
-def decimal_list(word: str) -> tuple[float, ...]:
-    """Read 0.1,0.5."""
-    try:
-        return tuple(float(part) for part in word.split(","))
-    except ValueError:
-        raise ValueError(f"expected numbers such as 0.1,0.5, got {word!r}") from None
 
 
 def name_list(word: str) -> tuple[str, ...]:
@@ -126,15 +115,19 @@ def _spec(
     )
 
 
+def _decimals(word: str) -> tuple[float, ...]:
+    return tuple(map(float, word.split(",")))
+
+
 _WORDS: dict[Any, tuple[str, Callable[[str], Any]]] = {
-    int: ("N", whole),
-    float: ("X", decimal),
+    int: ("N", reading(int, "a whole number")),
+    float: ("X", reading(float, "a number")),
     str: ("TEXT", str),
     Path: ("PATH", Path),
 }
 _LISTS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     int: ("N,N-N", whole_list),
-    float: ("X,X", decimal_list),
+    float: ("X,X", reading(_decimals, "numbers such as 0.1,0.5")),
 }
 
 Names: TypeAlias = Annotated[tuple[str, ...], _spec("NAME,NAME", name_list)]

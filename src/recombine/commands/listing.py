@@ -1,16 +1,14 @@
 """`recombine list`: what there is to choose from."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 from recombine.commands import index
-from recombine.commands.console import print_json
+from recombine.commands.console import print_json, show_table
 from recombine.commands.grammar import Json
 from recombine.report.words import nearest
 
@@ -59,10 +57,10 @@ def show_all(known: Mapping[str, Any]) -> None:
         for name, each in known["studies"].items()
     ]
     weights = [(f"zoo:{name}", command) for name, command in known["zoo"].items()]
-    show(("world", "image", "factors"), worlds, "Worlds")
+    show_table(("world", "image", "factors"), worlds, "Worlds")
     head = ("study", "question", "axes", "cells", "cost")
-    show(head, studies, "Studies (recombine list STUDY shows the cells)")
-    show(("weights", "trained by"), weights, "Shipped weights")
+    show_table(head, studies, "Studies (recombine list STUDY shows the cells)")
+    show_table(("weights", "trained by"), weights, "Shipped weights")
 
 
 def show_study(name: str, study: Mapping[str, Any], options: ListOptions) -> None:
@@ -72,22 +70,14 @@ def show_study(name: str, study: Mapping[str, Any], options: ListOptions) -> Non
     if options.json:
         print_json({"study": name, **study, "seeds_run": done})
         return
-    Console().print(f"{name}: {study['question']}\n{study['cost']}", highlight=False)
+    print(f"{name}: {study['question']}\n{study['cost']}")
     for axis, levels in axes.items():
-        show((axis, "says"), levels.items())
+        show_table((axis, "says"), levels.items())
     rows = [
         (f"{name}:{key}", *(levels[axis] for axis in axes), ", ".join(map(str, done[key])))
         for key, levels in cells.items()
     ]
-    show(("cell", *axes, f"seeds in {options.out}"), rows)
-
-
-def show(head: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """Print a table."""
-    table = Table(*head, title=title, title_justify="left")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+    show_table(("cell", *axes, f"seeds in {options.out}"), rows)
 
 
 def seeds_run(out: Path, name: str, key: str) -> list[int]:

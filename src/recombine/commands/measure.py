@@ -10,7 +10,7 @@ import tyro
 from recombine import run as runner
 from recombine import studies
 from recombine.commands import choice
-from recombine.commands.console import drawing, print_json, say
+from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.grammar import UNSET, Device, Json, Names
 from recombine.measure.subject import Measure
 from recombine.report.table import quoted
@@ -51,7 +51,7 @@ class MeasureOptions:
 def run(options: MeasureOptions) -> None:
     """Print every measurement."""
     path = chosen_checkpoint(options.subject, options.seed, options.out)
-    with drawing(options.subject) as watch:
+    with image_progress(options.subject) as watch:
         model = chosen_model(path, choice.chosen_device(options.device), options.steps, watch)
         found = model.found(chosen_measures(model.cell, options))
     note = studies.load(runner.plan_of(path).study).note

@@ -68,9 +68,9 @@ def run(options: RenderOptions) -> None:
     refuse_occupied(folder)
     total, parts = chosen_scenes(options, world, device)
     started = time.perf_counter()
-    with new_folder(folder) as partial, image_progress(f"rendering {world.name}", total) as advance:
+    with new_folder(folder) as partial, image_progress(f"rendering {world.name}") as watch:
         for images in written(world, parts, partial):
-            advance(images)
+            watch(images, total)
     report(options, world, total, folder, time.perf_counter() - started)
 
 
@@ -156,7 +156,7 @@ def refuse_tricks(names: Sequence[str]) -> None:
 
 
 def written(world: World, parts: Iterator[Part], folder: Path) -> Iterator[int]:
-    """Write images and their scenes batch by batch, and yield how many images were added."""
+    """Write images and their scenes batch by batch, and yield how many images there are."""
     # Scene by scene, so that memory does not grow with the number of images.
     with (folder / SCENES).open("w", encoding="utf-8") as file:
         for first, scenes, names in parts:
@@ -172,7 +172,7 @@ def written(world: World, parts: Iterator[Part], folder: Path) -> Iterator[int]:
             else:
                 file.write(",\n")
             file.write(",\n".join(listed))
-            yield len(names)
+            yield first + len(names)
         file.write("\n]}\n")
 
 

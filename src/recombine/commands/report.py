@@ -12,7 +12,7 @@ from recombine.commands import index
 from recombine.commands.console import print_json, say
 from recombine.commands.grammar import UNSET, Json
 from recombine.report.files import naming, write_text
-from recombine.report.page import Section, Table, page
+from recombine.report.page import Section, page
 from recombine.report.paste import pasted
 from recombine.report.queries import Numbers
 from recombine.report.table import duration
@@ -111,8 +111,8 @@ def _section(table: pd.DataFrame, study: str, cell: str, found: pd.DataFrame) ->
     first = found.iloc[0]
     seeds = ", ".join(map(str, sorted(found["seed"])))
     made = f"seeds {seeds}; {duration(first['seconds'])} a seed on {first['device']}"
-    body = Table(shown.head, shown.rows)
-    return Section(f"{study}:{cell}", made, first["command"], table=body)
+    name, command = f"{study}:{cell}", first["command"]
+    return Section(name, made, command, head=shown.head, rows=shown.rows)
 
 
 def announce(options: ReportOptions, numbers: int, changed: list[Path]) -> None:

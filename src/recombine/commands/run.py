@@ -1,8 +1,7 @@
 """`recombine run`: train or go on training, measure, and keep the results."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,15 +83,16 @@ def train(plans: Sequence[Plan], options: RunOptions) -> list[tuple[Plan, Kept]]
     """Train and measure, so many at once; say what came out of each."""
     done: list[tuple[Plan, Kept]] = []
     accelerator = runner.machine(choice.chosen_device(options.device))
+
+    def settings(plan: Plan, bar: Progress) -> runner.Settings:
+        watch = watching(plan, bar)
+        return runner.Settings(options.out, options.save_every, not options.eager, watch)
+
     try:
         for at in range(0, len(plans), options.together):
             group = plans[at : at + options.together]
-            with progress(group, quiet=not accelerator.is_main_process) as watches:
-                settings = [
-                    runner.Settings(options.out, options.save_every, not options.eager, watch)
-                    for watch in watches
-                ]
-                found = runner.together(group, accelerator, settings)
+            with console.bar(quiet=not accelerator.is_main_process) as bar:
+                found = runner.together(group, accelerator, [settings(each, bar) for each in group])
             for plan, kept in zip(group, found, strict=True):
                 if kept:
                     done.append((plan, kept))
@@ -149,14 +149,8 @@ def seeded(
     return [runner.planned(name, study, key, seed, tiny, changes) for seed in chosen]
 
 
-@contextmanager
-def progress(plans: Sequence[Plan], quiet: bool) -> Iterator[list[runner.Watch]]:
-    """Show a bar for each run with images per second, the loss and the time left."""
-    with console.bar(quiet) as bar:
-        yield [_watch(plan, bar) for plan in plans]
-
-
-def _watch(plan: Plan, bar: Progress) -> runner.Watch:
+def watching(plan: Plan, bar: Progress) -> runner.Watch:
+    """Add a bar for a run, and return what shows its images per second, loss and time left."""
     budget = plan.trained.training.budget
     task = bar.add_task(f"{plan.name} seed {plan.seed}", total=budget.steps, speed="")
     before: list[tuple[int, float]] = []

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from recombine import zoo
 from recombine.commands import choice
-from recombine.commands.console import drawing, print_json, say
+from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.detect import described, table
 from recombine.commands.grammar import UNSET, Device, Json
 from recombine.commands.measure import chosen_model
@@ -67,7 +67,7 @@ def run(options: SampleOptions) -> None:
     """Draw, write the picture, and say what is in it."""
     check(options)
     path = chosen_checkpoint(options.subject, 0, options.runs)
-    with drawing(options.subject) as watch:
+    with image_progress(options.subject) as watch:
         model = chosen_model(path, choice.chosen_device(options.device), options.steps, watch)
         places, given = chosen_places(model.training, options)
         images = model.sample(places, options.count, options.seed)

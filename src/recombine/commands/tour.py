@@ -171,8 +171,8 @@ def requests(
 ) -> list[PlacedRequest]:
     """Return scenes of each number of objects, all in cells of their own."""
     world, encode = training.world, training.conditioner.encode
-    if not isinstance(world, Clevr) or not isinstance(encode, EncodesPlaces):
-        raise ValueError("the demo is for models of CLEVR that are conditioned on places")
+    assert isinstance(world, Clevr)
+    assert isinstance(encode, EncodesPlaces)
     placed, part = [], part_in_use(world)
     for count in counts:
         scenes = one_to_a_cell(

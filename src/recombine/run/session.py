@@ -20,7 +20,7 @@ from recombine.denoiser import LearnsFromAverage
 from recombine.graph import GraphedStep
 from recombine.measure.subject import Findings, SumsUp, joined
 from recombine.report.files import naming, write_bytes, write_text
-from recombine.report.picture import contact_sheet, png
+from recombine.report.picture import pictures, png, tiled
 from recombine.run.kept import Kept, keep, kept
 from recombine.run.lock import Lock
 from recombine.run.model import CONDITIONING, TRAINING, Model, stream
@@ -260,7 +260,7 @@ class Session:
         found = model.found(self.cell.measures)
         for name, images in found.images.items():
             (self.folder / "samples").mkdir(exist_ok=True)
-            sheet = contact_sheet(images, _COLUMNS)
+            sheet = tiled(pictures(images), _COLUMNS)
             write_bytes(self.folder / "samples" / f"{name}-{step}.png", png(sheet))
         return found
 
