@@ -39,7 +39,7 @@ def show_table(
 
 
 @contextmanager
-def bar(quiet: bool = False) -> Iterator[Progress]:
+def bar(hidden: bool = False) -> Iterator[Progress]:
     """Show progress on standard error, with a column for the speed; none without a terminal."""
     columns = (
         TextColumn("{task.description}"),
@@ -49,7 +49,7 @@ def bar(quiet: bool = False) -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     console = Console(stderr=True)
-    hidden = quiet or not console.is_terminal
+    hidden = hidden or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         yield progress
 

@@ -19,7 +19,7 @@ from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.grammar import UNSET, Device, Json
 from recombine.reader import Found, Reader
 from recombine.report.files import new_folder, refuse_occupied
-from recombine.report.picture import write_png
+from recombine.report.picture import png
 from recombine.worlds.clevr import Clevr
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff")
@@ -62,7 +62,7 @@ def run(options: DetectOptions) -> None:
             picture = opened(path)
             objects = described(reader(pixels(picture).to(device)))[0]
             if partial is not None:
-                write_png(marked(picture, objects), partial / f"{path.stem}.png")
+                (partial / f"{path.stem}.png").write_bytes(png(marked(picture, objects)))
             read.append({"image": str(path), "objects": objects})
             watch(number, len(paths))
     if options.json:

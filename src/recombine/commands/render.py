@@ -15,7 +15,7 @@ from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.grammar import UNSET, Device, Json, Names
 from recombine.measurement import Measurement
 from recombine.report.files import naming, new_folder, refuse_occupied
-from recombine.report.picture import pictures, write_png
+from recombine.report.picture import pictures, png
 from recombine.scene import Scenes, World, concept_rows
 from recombine.worlds import scene_file
 
@@ -163,7 +163,7 @@ def written(world: World, parts: Iterator[Part], folder: Path) -> Iterator[int]:
             with torch.inference_mode():
                 images = world.image(scenes)
             for picture, name in zip(pictures(images), names, strict=True):
-                write_png(picture, folder / name)
+                (folder / name).write_bytes(png(picture))
             content = scene_file.write(scenes, world, names, first)
             listed = [json.dumps(scene, allow_nan=False) for scene in content["scenes"]]
             if first == 0:

@@ -66,12 +66,9 @@ def run(options: RunOptions, words: Sequence[str] = ()) -> int:
                 announce(*done[-1], options.out)
         if trained:
             done += train(trained, options)
-    except runner.Interrupted as stop:
+    except (runner.Interrupted, runner.Diverged) as stop:
         say(f"recombine: {stop}")
-        return INTERRUPTED
-    except runner.Diverged as error:
-        say(f"recombine: {error}")
-        return FAILED
+        return INTERRUPTED if isinstance(stop, runner.Interrupted) else FAILED
     drawn = figures(done, options.out)
     if options.json and done:
         runs = [described(*each) for each in done]
@@ -80,19 +77,16 @@ def run(options: RunOptions, words: Sequence[str] = ()) -> int:
 
 
 def train(plans: Sequence[Plan], options: RunOptions) -> list[tuple[Plan, Kept]]:
-    """Train and measure, so many at once; say what came out of each."""
+    """Train and measure, so many at once; print what came out of each."""
     done: list[tuple[Plan, Kept]] = []
     accelerator = runner.machine(choice.chosen_device(options.device))
-
-    def settings(plan: Plan, bar: Progress) -> runner.Settings:
-        watch = watching(plan, bar)
-        return runner.Settings(options.out, options.save_every, not options.eager, watch)
-
+    kept_as = options.out, options.save_every, not options.eager
     try:
         for at in range(0, len(plans), options.together):
             group = plans[at : at + options.together]
-            with console.bar(quiet=not accelerator.is_main_process) as bar:
-                found = runner.together(group, accelerator, [settings(each, bar) for each in group])
+            with console.bar(hidden=not accelerator.is_main_process) as bar:
+                settings = [runner.Settings(*kept_as, watching(plan, bar)) for plan in group]
+                found = runner.together(group, accelerator, settings)
             for plan, kept in zip(group, found, strict=True):
                 if kept:
                     done.append((plan, kept))

@@ -203,15 +203,20 @@ def drawn(
     """Draw every number of objects, from the same noise as any other model."""
     condition = torch.cat([each.request.condition for each in placed])
     images = model.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1)
-    parts = images.split([len(each.centre) for each in placed])
-    return tuple(Answer(each, part, reader(part)) for each, part in zip(placed, parts, strict=True))
+    return answers(placed, images.split([len(each.centre) for each in placed]), reader)
 
 
 def true_renders(placed: Sequence[PlacedRequest], reader: Reader) -> Visit:
     """Return the requested scenes as the renderer shows them: the most that can be expected."""
-    images = [each.request.image for each in placed]
-    read = zip(placed, images, strict=True)
-    return Visit(TRUTH, tuple(Answer(each, image, reader(image)) for each, image in read))
+    return Visit(TRUTH, answers(placed, [each.request.image for each in placed], reader))
+
+
+def answers(
+    placed: Sequence[PlacedRequest], images: Sequence[Tensor], reader: Reader
+) -> tuple[Answer, ...]:
+    """Read the images of each number of objects."""
+    pairs = zip(placed, images, strict=True)
+    return tuple(Answer(each, shown, reader(shown)) for each, shown in pairs)
 
 
 def figure(visits: Sequence[Visit]) -> Image.Image:

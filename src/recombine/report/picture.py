@@ -5,7 +5,6 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor
-from pathlib import Path
 from typing import TypeAlias
 
 import torch
@@ -112,8 +111,3 @@ def png(picture: Image.Image) -> bytes:
 def data_uri(picture: Image.Image) -> str:
     """Return a picture as an address that a page can hold without a file beside it."""
     return "data:image/png;base64," + base64.b64encode(png(picture)).decode()
-
-
-def write_png(picture: Image.Image, path: Path) -> None:
-    """Write a picture as a PNG file."""
-    path.write_bytes(png(picture))
