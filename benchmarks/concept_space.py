@@ -10,23 +10,105 @@ runs of all separations at once.
 import io
 import sys
 from collections.abc import Sequence
+from functools import cache
+from math import exp, log, sqrt
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from matplotlib.figure import Figure
 from PIL import Image
+from scipy.optimize import minimize_scalar
+from torch import Tensor
 
 from recombine.figures.concept_space import THEORY, Line, lines
+from recombine.linear.sim import Sim
+from recombine.linear.symmetric import jacobian, trajectories
+from recombine.measure.concept_space import signals
 from recombine.measure.subject import Findings
-from recombine.measure.trajectory import Course, Theory, time_scale
 from recombine.measurement import Measurement
 from recombine.report.files import write_bytes
 from recombine.report.table import number
 from recombine.results import Origin, Results, keep, read, rows, table
 from recombine.results.store import files
-from recombine.studies.concept_space import theory, world
+from recombine.studies.concept_space import world
+from recombine.worlds.circles import Circles
 
 PICTURE = Path("docs/figures/concept_space.gif")
+
+
+class Course(NamedTuple):
+    """Measured coordinates at steps of training."""
+
+    steps: Float[Tensor, " time"]
+    coordinates: Float[Tensor, "time axis"]
+
+
+class Theory(NamedTuple):
+    """Coordinates at moments of the theory's own time, from 0 on."""
+
+    moments: Float[Tensor, " moment"]
+    coordinates: Float[Tensor, "moment axis"]
+
+    def at(self, steps: Float[Tensor, " time"], scale: float) -> Float[Tensor, "time axis"]:
+        """Return the coordinates when a unit of time is `scale` steps; straight between moments."""
+        time = (steps.to(self.moments) / scale).clamp(max=float(self.moments[-1]))
+        after = torch.searchsorted(self.moments, time).clamp(1, len(self.moments) - 1)
+        begin, end = self.moments[after - 1], self.moments[after]
+        return torch.lerp(
+            self.coordinates[after - 1],
+            self.coordinates[after],
+            ((time - begin) / (end - begin))[:, None],
+        )
+
+
+class TimeScale(NamedTuple):
+    """Steps to a unit of the theory's time, and the root mean square distance that is left."""
+
+    steps: float
+    error: float
+
+
+def time_scale(courses: Sequence[Course], theories: Sequence[Theory]) -> TimeScale:
+    """Fit one time scale to all courses at once, every one beside its own theory."""
+
+    def error(log_scale: float) -> float:
+        scale = exp(log_scale)
+        apart = [
+            (theory.at(course.steps, scale) - course.coordinates.to(theory.moments)).square()
+            for course, theory in zip(courses, theories, strict=True)
+        ]
+        return float(torch.cat([each.flatten() for each in apart]).mean())
+
+    # The error may have several valleys: look everywhere, then closely at the deepest.
+    first = min(float(course.steps.min()) for course in courses)
+    last = max(float(course.steps.max()) for course in courses)
+    longest = max(float(theory.moments[-1]) for theory in theories)
+    shortest = min(float(theory.moments[1]) for theory in theories)
+    ends = log(first / longest), log(last / shortest)
+    places = torch.linspace(*ends, 400, dtype=torch.float64).tolist()
+    best, gap = min(places, key=error), places[1] - places[0]
+    close = minimize_scalar(error, bounds=(best - gap, best + gap), method="bounded")
+    return TimeScale(exp(close.x), float(close.fun) ** 0.5)
+
+
+@cache
+def theory(world: Circles, size: float = 0.1, correlation: float = 0.99) -> Theory:
+    """Return the course of two tied linear layers on clusters as far apart as these concepts.
+
+    Red and big is the origin; the deviations are those of the world's own law along each axis. The
+    start is W = size [[1, correlation], [correlation, 1]]; only a time scale is left to be fitted.
+    """
+    means = torch.tensor(signals(world)).double()
+    # A channel swings by 1/8 of the separation, two of them make the axis; a radius by 3/8.
+    deviations = means * torch.tensor([sqrt(2 / 3) / 16, sqrt(1 / 3) * 3 / 8]).double()
+    task = Sim(tuple(means.tolist()), tuple(deviations.tolist()), 2, origin=True)
+    identity = torch.eye(2).double()
+    start = torch.linalg.cholesky(size * (correlation + (1 - correlation) * identity))
+    moments = torch.linspace(0, 1, 401).double() ** 2 * 12 / float(task.rates.min())
+    course = trajectories(start, task.rates, moments, 1e-9, lambda u: jacobian(u) @ task.target)
+    return Theory(moments, course / task.target)
 
 
 def course(line: Line) -> Course:

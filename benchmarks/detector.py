@@ -15,7 +15,7 @@ from benchmarks.fidelity import FOLDER, ROOT, stacked
 from torch import Tensor
 
 from recombine import zoo
-from recombine.measure.detection import Truth, joined_found, joined_truth, reading_errors, truth_of
+from recombine.measure.detection import reading_errors, together, truth_of
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
@@ -28,7 +28,7 @@ from recombine.worlds.scene_file import read
 SPLITS = ("fixed", "jittered")
 
 
-def reference(split: str) -> tuple[Tensor, Truth]:
+def reference(split: str) -> tuple[Tensor, Found]:
     """Return Blender's images and the objects in them."""
     data = json.loads((FOLDER / f"{split}_scenes.json").read_text())
     scenes, _ = read(data, Clevr(size=128))
@@ -39,14 +39,14 @@ def reference(split: str) -> tuple[Tensor, Truth]:
 def measured(reader: Reader) -> dict[str, Measurement]:
     """Return the reader's errors on each split and on all images."""
     found: list[Found] = []
-    truth: list[Truth] = []
+    truth: list[Found] = []
     errors: dict[str, Measurement] = {}
     for split in SPLITS:
         images, there = reference(split)
         found.append(reader(images))
         truth.append(there)
         errors |= reading_errors(found[-1], there, Clevr.factors, f"@{split}")
-    return reading_errors(joined_found(found), joined_truth(truth), Clevr.factors) | errors
+    return reading_errors(together(found), together(truth), Clevr.factors) | errors
 
 
 def main() -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from PIL import Image
 from torch import Tensor
 
-from recombine.measure.fidelity import mask_overlap, psnr, ssim
 from recombine.measure.subject import Findings
+from recombine.measure.tokenizing import psnr
 from recombine.measurement import Measurement
 from recombine.render.engine import picture, see
 from recombine.report.origin import device_name
@@ -28,6 +29,10 @@ from recombine.worlds.scene_file import read
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "tests/data/clevr_reference"
+WINDOW = 1.5
+"""Width of SSIM's Gaussian window in pixels."""
+SMALLEST = 20
+"""Objects of no more pixels than this are left out."""
 
 
 def reference(split: str) -> tuple[Scenes, Tensor, Tensor]:
@@ -58,6 +63,44 @@ def compared(split: str) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         "psnr": psnr(ours, images),
     }
     return measured, ours, images
+
+
+def ssim(
+    image: Float[Tensor, "batch channel height width"],
+    reference: Float[Tensor, "batch channel height width"],
+) -> Float[Tensor, " batch"]:
+    """Structural similarity (Wang et al. 2004), mean over channels and full windows."""
+    offsets = torch.arange(-5, 6).to(image)
+    bell = torch.exp(-(offsets**2) / (2 * WINDOW**2))
+    bell = bell / bell.sum()
+    weights = (bell[:, None] * bell)[None, None]
+
+    def blurred(value: Tensor) -> Tensor:
+        flat = value.flatten(0, 1)[:, None]
+        return torch.nn.functional.conv2d(flat, weights).unflatten(0, value.shape[:2])
+
+    mean, other = blurred(image), blurred(reference)
+    variance = blurred(image * image) - mean * mean
+    other_variance = blurred(reference * reference) - other * other
+    covariance = blurred(image * reference) - mean * other
+    light = (2 * mean * other + 0.01**2) / (mean * mean + other * other + 0.01**2)
+    structure = (2 * covariance + 0.03**2) / (variance + other_variance + 0.03**2)
+    return (light * structure).mean(dim=(1, 2, 3, 4))
+
+
+def mask_overlap(
+    mask: Int[Tensor, "batch height width"], reference: Int[Tensor, "batch height width"]
+) -> Float[Tensor, " object"]:
+    """Intersection over union of each object of the reference (0 is background)."""
+    shares = []
+    for ours, theirs in zip(mask, reference, strict=True):
+        for number in theirs.unique().tolist():
+            there = theirs == number
+            if number == 0 or there.sum() <= SMALLEST:
+                continue
+            here = ours == number
+            shares.append((here & there).sum() / (here | there).sum())
+    return torch.stack(shares) if shares else torch.zeros(0)
 
 
 def side_by_side(ours: Tensor, theirs: Tensor, count: int = 12) -> Image.Image:

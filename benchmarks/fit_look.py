@@ -14,7 +14,7 @@ from fidelity import reference
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from recombine.measure.fidelity import psnr
+from recombine.measure.tokenizing import psnr
 from recombine.render.engine import picture
 from recombine.render.stage import LOOK, Look
 from recombine.worlds.clevr import stage

@@ -10,11 +10,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions import Normal, kl_divergence
 
 from recombine.data import Stream
+from recombine.denoiser import Objective
 from recombine.measure.tokenizing import codebook_alarm, codebook_use, latent_alarm
 from recombine.models.tokenizer import Autoencoder, Coded
 from recombine.objectives.autoencoding import Autoencoding, nats
 from recombine.run.state import packed, unpack
-from recombine.train import Objective, Step, Weights, train
+from recombine.train import Step, Weights, train
 from recombine.worlds.shapes2d import Shapes2D
 
 SMALL = Autoencoder(width=8, codes=32, latent=4)

@@ -23,9 +23,11 @@ def test_a_circle_is_read_off_its_picture(composition: tuple[str, str]):
 
 @pytest.mark.parametrize("among", [(), (("red", "big"), ("red", "small"), ("blue", "big"))])
 def test_a_model_that_follows_its_condition_reaches_the_ceiling(among: tuple):
-    """Whatever it was trained on, every composition is requested."""
+    """Whatever it was trained on, every composition is requested, by its class mean."""
+    requested = []
 
     def draw(condition: Tensor, generator: torch.Generator) -> Tensor:
+        requested.append(condition)
         scenes = Circles().scenes(torch.arange(len(condition)), seed=9)
         return Circles().image(
             replace(scenes, colour=condition[:, None, :3], size=condition[:, 3:])
@@ -34,6 +36,8 @@ def test_a_model_that_follows_its_condition_reaches_the_ceiling(among: tuple):
     subject = Model(training(world=Circles(among=among)), draw=draw)
     found = CircleError()(subject, torch.Generator()).measurements
     assert len(found) == 2 * (4 + 3)
+    assert [len(each.unique(dim=0)) for each in requested] == [1] * 4
+    assert len(torch.cat(requested).unique(dim=0)) == 4
     for name in ("colour_error", "size_error"):
         assert found[name].value == pytest.approx(found[f"{name}_ceiling"].value, rel=0.2)
         assert found[name].n == 4 * CircleError().samples

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from recombine.condition import Conditioner, FactorValues, Labels, all_objects
 from recombine.measure import circuits as definitions
 from recombine.measure.circuits import (
-    Attribution,
-    InputOf,
     by_composition,
     by_head,
+    influences,
     overlaps,
     polysemanticity,
 )
@@ -158,8 +157,8 @@ def test_circuits_are_those_of_the_declared_functions():
     MASKGIT.objective.corrupted(tokens, rng)
     masks = half_hidden(2, 7, rng)
     net = subject.precise.__self__
-    inside = {f"n{at}": InputOf(block.outer) for at, block in enumerate(net.blocks)}
-    inside |= {f"h{at}": InputOf(block.attention.out) for at, block in enumerate(net.blocks)}
+    inside = {f"n{at}": block.outer for at, block in enumerate(net.blocks)}
+    inside |= {f"h{at}": block.attention.out for at, block in enumerate(net.blocks)}
     parts, which = [], []
     for mask, mine in zip(masks, ([0, 2], [1]), strict=True):
         rows = [3 * place + sample for place in range(8) for sample in mine]
@@ -169,7 +168,7 @@ def test_circuits_are_those_of_the_declared_functions():
             chosen = answer.output.log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
             return (chosen * hidden).sum((1, 2)) / 24
 
-        parts.append(Attribution(net, inside, inputs, likelihood).influences())
+        parts.append(influences(net, inside, inputs, likelihood))
         which += [BINARY.compositions[row // 3] for row in rows]
     rows = {name: torch.cat([part[name] for part in parts]) for name in inside}
     neurons = by_composition({name: rows[name] for name in ("n0", "n1")}, which)

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from recombine.measure.composition import accuracies, check_levels, over_training
+from recombine.measure.composition import Composition, accuracies
+from recombine.measure.subject import SumsUp
 from recombine.measurement import Measurement
 from recombine.scene import Concepts, compositions, concept_rows
 from recombine.worlds.circles import CIRCLES
@@ -64,27 +65,20 @@ def test_some_compositions_may_be_left_out_and_a_suffix_marks_the_reader():
     assert not any("level0" in name or "level2" in name for name in found)
 
 
-@pytest.mark.parametrize("shape", [(4, 2), (0, 3)])
-def test_what_is_not_a_row_per_sample_is_refused(shape: tuple[int, ...]):
-    with pytest.raises(ValueError, match="triangle-small-blue is read as a row of 3 numbers"):
-        accuracies(BINARY, {("triangle", "small", "blue"): torch.zeros(shape, dtype=torch.long)})
-    with pytest.raises(ValueError, match="1 composition or more; got none"):
-        accuracies(BINARY, {})
-
-
 def test_a_curve_is_summed_up():
     steps = [100 * k for k in range(1, 13)]
     curves = {
         "accuracy@level0": [[step, min(1.0, 0.1 * k)] for k, step in enumerate(steps)],
         "accuracy@level2": [[step, 0.0 if k < 6 else 0.6] for k, step in enumerate(steps)],
     }
-    found = over_training(curves, (0, 1, 2))
+    assert isinstance(Composition(), SumsUp)
+    found = Composition().over_training(curves)
     # Of the last ten points four are 0 and six are 0.6.
     assert found["accuracy_late@level2"].value == pytest.approx(0.36)
     assert found["accuracy_late@level2"].n == 10
     assert not any("level1" in name for name in found)
     with_ends = {name: [[*row, 0.0, 1.0] for row in curve] for name, curve in curves.items()}
-    assert over_training(with_ends, (0, 1, 2)) == found
+    assert Composition().over_training(with_ends) == found
 
 
 @pytest.mark.parametrize(
@@ -96,9 +90,9 @@ def test_a_curve_is_summed_up():
 )
 def test_a_split_with_an_empty_level_is_refused(left_out: tuple[Concepts, ...], words: str):
     with pytest.raises(ValueError, match=f"{words}$"):
-        check_levels(replace(BINARY, left_out=left_out))
+        Composition(replace(BINARY, left_out=left_out))
 
 
 def test_levels_without_a_gap_are_not():
     for split in (BINARY, CIRCLES, SHAPES3D_240, replace(BINARY, left_out=BINARY.at(2))):
-        check_levels(split)
+        Composition(split)

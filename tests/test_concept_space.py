@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from benchmarks.concept_space import animated, fitted, main
+from benchmarks.concept_space import Course, Theory, animated, fitted, main, theory, time_scale
 from PIL import Image
 from scipy.integrate import solve_ivp
 from torch import Tensor
@@ -25,7 +25,7 @@ from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.results import Origin, Results, rows, table
 from recombine.scene import compositions
-from recombine.studies.concept_space import SEPARATIONS, STUDY, milestones, theory, world
+from recombine.studies.concept_space import SEPARATIONS, STUDY, milestones, world
 from recombine.study import Cell
 from recombine.worlds.circles import CIRCLES, Circles
 from subjects import Model, training
@@ -254,6 +254,45 @@ def test_the_theory_foresees_a_detour_only_where_colours_are_close():
     )
     assert close > 0.1
     assert far < 0.01
+
+
+MEASURED = torch.tensor([100.0, 200, 400, 800, 1600, 3200]).double()
+
+
+def line(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def slow(moments: Tensor, rate: float) -> Theory:
+    both = [1 - torch.exp(-rate * moments), 1 - torch.exp(-2 * rate * moments)]
+    return Theory(moments, torch.stack(both, dim=1))
+
+
+def test_a_theory_is_read_between_its_moments():
+    law = Theory(line(0, 1, 3), torch.stack([line(0, 1, 0), line(5, 5, 7)], dim=1))
+    found = law.at(line(0, 50, 200, 300, 900), scale=100.0)
+    expected = torch.stack([line(0, 0.5, 0.5, 0, 0), line(5, 5, 6, 7, 7)], dim=1)
+    torch.testing.assert_close(found, expected)
+
+
+def test_one_time_scale_is_found_for_all_courses():
+    moments = torch.linspace(0, 20, 2001).double()
+    laws = [slow(moments, rate) for rate in (0.3, 1.0)]
+    courses = [Course(MEASURED, law.at(MEASURED, 250.0)) for law in laws]
+    found = time_scale(courses, laws)
+    assert found.steps == pytest.approx(250, rel=1e-3)
+    assert found.error < 1e-4
+    apart = [Course(MEASURED, c.coordinates + 0.1) for c in courses]
+    assert time_scale(apart, laws).error > 0.05
+
+
+def test_a_time_scale_is_a_compromise_between_courses():
+    moments = torch.linspace(0, 20, 2001).double()
+    law = slow(moments, 1.0)
+    courses = [Course(MEASURED, law.at(MEASURED, scale)) for scale in (200.0, 800.0)]
+    found = time_scale(courses, [law, law])
+    assert 200 < found.steps < 800
+    assert found.error > 0.05
 
 
 # Results, the figure and the script

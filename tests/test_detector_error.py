@@ -11,11 +11,9 @@ from recombine.measure import detection
 from recombine.measure.detection import (
     DetectorError,
     Panel,
-    Truth,
     fresh,
-    joined_found,
-    joined_truth,
     reading_errors,
+    together,
     truth_of,
 )
 from recombine.models.detector import Detector
@@ -33,11 +31,7 @@ def reading(place: list[list[float]], concepts: list[list[int]], sure: list[bool
     return Found(torch.tensor([place]), torch.tensor([concepts]), confidence, torch.tensor([sure]))
 
 
-TRUTH = Truth(
-    torch.tensor([[[0.2, 0.2], [0.6, 0.6], [0.8, 0.2]]]),
-    torch.tensor([[[0, 0], [1, 2], [1, 1]]]),
-    torch.tensor([[True, True, False]]),
-)
+TRUTH = reading([[0.2, 0.2], [0.6, 0.6], [0.8, 0.2]], [[0, 0], [1, 2], [1, 1]], [True, True, False])
 
 
 def test_errors_of_a_reading_are_counted_by_hand():
@@ -80,10 +74,10 @@ def test_nothing_found_and_nothing_there_leave_numbers_out():
 def test_joined_batches_have_the_errors_of_all():
     one = reading([[0.22, 0.2], [0.8, 0.2]], [[0, 1], [1, 1]], [True, True])
     two = reading([[0.61, 0.6], [0.2, 0.22]], [[1, 2], [0, 0]], [True, True])
-    single = Truth(*(getattr(TRUTH, name)[:, :1] for name in ("place", "concepts", "present")))
-    joined = joined_truth([TRUTH, single])
+    single = reading([[0.2, 0.2]], [[0, 0]], [True])
+    joined = together([TRUTH, single])
     assert joined.present.tolist() == [[True, True, False], [True, False, False]]
-    errors = reading_errors(joined_found([one, two]), joined, FACTORS)
+    errors = reading_errors(together([one, two]), joined, FACTORS)
     assert (errors["precision"].value, errors["precision"].n) == (0.5, 4)
     assert (errors["recall"].value, errors["recall"].n) == (2 / 3, 3)
     assert (errors["exact_count"].value, errors["exact_count"].n) == (0.5, 2)
@@ -138,11 +132,6 @@ def test_a_panel_has_rates_per_number_of_objects_and_over_the_small_ones():
     assert values["size_accuracy@x"] == (1, 3)
     assert "recall@x@0" not in values
     assert "size_accuracy@x@3" not in values
-
-
-def test_a_panel_without_scenes_to_pool_is_refused():
-    with pytest.raises(ValueError, match="objects up to 2; got"):
-        Panel(Clevr(), 4, (3,), pooled=2)
 
 
 def test_the_panels_cover_what_the_length_study_reads():

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recombine.models.blocks import parameters_of
-from recombine.models.heads import DistanceHead, DistanceOutlet, LogitHead, VectorInlet
+from recombine.models.heads import DistanceHead, DistanceOutlet, LogitHead, VectorInlet, outlet
 from recombine.models.masked import Masked
 from recombine.models.tokenizer import Autoencoder
 from recombine.sample.unmask import Unmask
@@ -30,7 +30,7 @@ class Grid:
 
 
 def fresh(least: float = 0.02) -> DistanceOutlet:
-    made = DistanceHead(Grid(), least).outlet(8)
+    made = outlet(DistanceHead(Grid(), least), 8)
     assert isinstance(made, DistanceOutlet)
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.5)
@@ -65,7 +65,7 @@ def test_a_vector_on_a_code_means_that_code_and_no_width_is_below_the_least():
 
 def test_a_fresh_width_is_about_the_spread_of_codes():
     """Nothing is known yet: the vector is the mean of the codes, and the width is near 1."""
-    made = DistanceHead(VIEW).outlet(8)
+    made = outlet(DistanceHead(VIEW), 8)
     assert isinstance(made, DistanceOutlet)
     logits = made(torch.randn(3, 8))
     expected = -made.vectors.square().sum(1) / 2
@@ -78,7 +78,7 @@ class Summed(nn.Module):
     def __init__(self, head: DistanceHead | LogitHead) -> None:
         super().__init__()
         self.told = nn.Linear(2, 2)
-        self.outlet = head.outlet(2)
+        self.outlet = outlet(head, 2)
 
     def forward(self, told: Tensor) -> Tensor:
         return self.outlet(self.told(told))

@@ -1,14 +1,15 @@
 """Whether a score takes an image apart: hand-made scores whose every number is known, and laws."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
 
+from recombine.denoiser import score
 from recombine.measure.factorization import (
     Blocks,
-    Composed,
-    InFeatures,
-    Scored,
+    composed,
     condition_leak,
     cosines,
     coupling,
@@ -16,6 +17,7 @@ from recombine.measure.factorization import (
     factorization,
     local_gap,
     score_jacobian,
+    score_of_features,
 )
 from recombine.models import laws
 from recombine.models.projection import KnownLaw
@@ -65,8 +67,6 @@ def test_blocks_that_cannot_be_are_named():
         Blocks(torch.tensor([[1, 1, 0], [0, 1, 1]]).bool())
     with pytest.raises(ValueError, match=r"every block has a pixel; these have none: \[1\]"):
         Blocks(torch.tensor([[1, 1, 0], [0, 0, 0]]).bool())
-    with pytest.raises(ValueError, match=r"one entry for each of 2 blocks; got the shape \(1, 3\)"):
-        PAIRS.conditioned(torch.ones(1, 3))
 
 
 def test_what_is_heard_and_what_leaks_is_told_apart():
@@ -93,14 +93,14 @@ def test_the_composed_score_tells_each_block_of_itself_alone():
     score = linear(torch.zeros(5, 5), given)
     condition = torch.tensor([[1.0, 10], [1, 0], [0, 10], [0, 0]])
     x, sigma = torch.zeros(4, 5), torch.full((4,), 2.0)
-    composed = Composed(score, PAIRS)(x, sigma, condition)
-    assert composed.tolist() == [
+    together = composed(score, PAIRS, x, sigma, condition)
+    assert together.tolist() == [
         [3, 0, -20, 0, 0],
         [3, 0, 0, 0, 0],
         [0, 0, -20, 0, 0],
         [0, 0, 0, 0, 0],
     ]
-    gap = local_gap(score, Composed(score, PAIRS), x, sigma, condition)
+    gap = local_gap(score, partial(composed, score, PAIRS), x, sigma, condition)
     # Given (1, 10) pixels 1, 3 and 4 depend on the other block; given (1, 0) 3 and 4 do on nothing.
     assert gap[0].tolist() == [0, 280, 0, 4, 20]
     assert gap[1].tolist() == [0, 0, 0, 4, 20]
@@ -153,9 +153,12 @@ def test_a_denoiser_is_asked_by_its_score():
         leaked[:, 1] = 0.125 * condition.sum(dim=1)[:, None, None]
         return 0.5 * x + given + leaked
 
+    def by_score(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
+        return score(denoiser(x, sigma, condition), x, sigma)
+
     x = torch.randn(2, 2, 2, 4, generator=torch.Generator().manual_seed(0)).double()
     sigma, given = torch.tensor([0.5, 2.0]).double(), torch.tensor([[1.0, 3], [2, 0]]).double()
-    found = factorization(Scored(denoiser), halves, x, sigma, given)
+    found = factorization(by_score, halves, x, sigma, given)
     torch.testing.assert_close(found.gap, torch.tensor([0.375, 0.25]).double())
     torch.testing.assert_close(found.leak, torch.tensor([0.375, 0.25]).double())
     torch.testing.assert_close(found.own, torch.tensor([3.375, 2.25]).double())
@@ -222,7 +225,7 @@ def test_the_score_of_features_is_that_of_their_own_law(turn: Tensor, rng):
     known = laws.feature_gaussian(turn)
     given = torch.tensor([[1.0, -1.0]]).double()
     z = torch.randn(1, 4, generator=rng, dtype=torch.float64)
-    score = InFeatures(known.score, turn)
+    score = partial(score_of_features, known.score, turn)
     near = Blocks(known.blocks).near(given)
     shares = []
     for sigma in (0.3, 1.0, 3.0):

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from benchmarks.fidelity import compared, side_by_side
+from benchmarks.fidelity import compared, mask_overlap, side_by_side, ssim
 
-from recombine.measure.fidelity import mask_overlap, psnr, ssim
+from recombine.measure.tokenizing import psnr
 
 
 @pytest.fixture(scope="module")

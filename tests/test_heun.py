@@ -13,11 +13,11 @@ from scipy.stats import kstest
 from torch import Tensor
 
 import recombine.sample
-from recombine.denoiser import Denoiser, Generator
+from recombine.denoiser import Denoiser
 from recombine.draw import bits, uniform
 from recombine.models.gaussian import Constant, GaussianLaw
 from recombine.models.mixture import MixtureLaw
-from recombine.sample.heun import HEUN, DenoisingGenerator, Sampler, seeded_noise, trajectory
+from recombine.sample.heun import HEUN, Sampler, seeded_noise, trajectory
 
 SEEDS = torch.arange(12) * 1_000_003
 
@@ -47,8 +47,8 @@ class Pixelwise:
         return mean + (x - mean) * 0.25 / (0.25 + level)
 
 
-def final(denoiser: Denoiser, start: Tensor, told: Tensor, sampler: Sampler, **seeds) -> Tensor:
-    *_, last = trajectory(denoiser, start, told, sampler, **seeds)
+def final(denoiser: Denoiser, start: Tensor, told: Tensor, sampler: Sampler) -> Tensor:
+    *_, last = trajectory(denoiser, start, told, sampler)
     return last.x
 
 
@@ -67,11 +67,6 @@ def largest_error(sampler: Sampler) -> float:
 def test_twice_the_steps_make_a_quarter_of_heuns_error(steps: int):
     once, twice = (largest_error(Sampler(n)) for n in (steps, 2 * steps))
     assert once / twice == pytest.approx(4, rel=0.15)
-
-
-def test_twice_the_steps_make_half_of_eulers_error():
-    once, twice = (largest_error(Sampler(n, order=1)) for n in (64, 128))
-    assert once / twice == pytest.approx(2, rel=0.15)
 
 
 def test_the_default_sampler_is_accurate_to_a_few_hundredths_of_a_deviation():
@@ -120,15 +115,14 @@ def test_every_step_can_be_watched():
     torch.testing.assert_close(after.denoised, Pixelwise()(before.x, sigma, told))
 
 
-@pytest.mark.parametrize(("order", "calls"), [(1, 32), (2, 63)])
-def test_a_denoiser_is_asked_no_more_than_needed(order: int, calls: int):
+def test_a_denoiser_is_called_no_more_than_needed():
     denoiser = Pixelwise()
-    path = trajectory(denoiser, torch.ones(2, 1, 2, 2), torch.zeros(2), Sampler(order=order))
+    path = trajectory(denoiser, torch.ones(2, 1, 2, 2), torch.zeros(2))
     assert denoiser.calls == 0
     next(path)
-    assert denoiser.calls == order
+    assert denoiser.calls == 2
     assert len(list(path)) == 31
-    assert denoiser.calls == calls
+    assert denoiser.calls == 63
 
 
 def test_watching_leaves_gradients_as_they_were():
@@ -139,37 +133,10 @@ def test_watching_leaves_gradients_as_they_were():
     assert not moment.x.requires_grad
 
 
-@pytest.mark.parametrize("churn", [8.0, 1e3])
-def test_churn_keeps_the_law(churn: float):
-    sampler = Sampler(steps=60, highest=20.0, churn=churn)
-    seeds, told = torch.arange(20_000), torch.ones(20_000)
-    start = seeded_noise(seeds, (1, 1, 1))
-    samples = final(Pixelwise(), start, told, sampler, seeds=seeds).flatten()
-    assert samples.mean().item() == pytest.approx(1, abs=0.015)
-    assert samples.var().item() == pytest.approx(0.25, rel=0.03)
-
-
-def test_churn_forgets_the_start_and_its_absence_does_not():
-    seeds, told = torch.arange(2_000), torch.zeros(2_000)
-    start = seeded_noise(seeds, (1, 1, 1))
-    kept, stirred = (
-        final(Pixelwise(), start, told, Sampler(churn=churn), seeds=seeds) for churn in (0.0, 1e3)
-    )
-    both = torch.stack([start, kept, stirred]).reshape(3, -1).corrcoef()
-    assert both[0, 1] > 0.999
-    assert both[0, 2].abs() < 0.1
-
-
-def test_churn_is_spread_over_the_steps_and_bounded():
-    assert Sampler(steps=40, churn=8.0).stirred == pytest.approx(1.2)
-    assert Sampler(steps=40, churn=1e3).stirred == pytest.approx(2**0.5)
-
-
-@pytest.mark.parametrize("churn", [0.0, 20.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_sample_does_not_depend_on_its_batch(churn: float, dtype: torch.dtype):
+def test_a_sample_does_not_depend_on_its_batch(dtype: torch.dtype):
     told = torch.linspace(-1, 1, 12, dtype=dtype)
-    whole = DenoisingGenerator(Pixelwise(), (3, 5, 7), Sampler(steps=4, churn=churn))
+    whole = Sampler(steps=4).generator(Pixelwise(), (3, 5, 7))
     expected = whole.seeded(told, SEEDS)
     for batch in (1, 5, 8):
         assert torch.equal(replace(whole, batch=batch).seeded(told, SEEDS), expected)
@@ -181,7 +148,7 @@ def test_a_sample_does_not_depend_on_its_batch(churn: float, dtype: torch.dtype)
 def test_a_matrix_laws_sample_does_not_depend_on_its_batch():
     told = torch.zeros(12, dtype=torch.float64)
     drawn = [
-        DenoisingGenerator(correlated(), (1, 2, 2), Sampler(6), batch).seeded(told, SEEDS)
+        Sampler(6).generator(correlated(), (1, 2, 2), batch).seeded(told, SEEDS)
         for batch in (1, 5, 12)
     ]
     torch.testing.assert_close(drawn[0], drawn[2], rtol=0, atol=1e-12)
@@ -189,8 +156,7 @@ def test_a_matrix_laws_sample_does_not_depend_on_its_batch():
 
 
 def test_a_generator_draws_from_the_law_it_was_given():
-    draw = DenoisingGenerator(correlated(), (1, 2, 2), Sampler(steps=48), batch=8_000)
-    assert isinstance(draw, Generator)
+    draw = Sampler(steps=48).generator(correlated(), (1, 2, 2), batch=8_000)
     told = torch.zeros(8_000, dtype=torch.float64)
     samples = draw(told, torch.Generator().manual_seed(0)).flatten(1)
     torch.testing.assert_close(samples.T.cov(), correlated().covariance, rtol=0, atol=0.015)
@@ -199,12 +165,12 @@ def test_a_generator_draws_from_the_law_it_was_given():
 
 def test_a_generator_descends_as_it_was_told_to():
     denoiser = Pixelwise()
-    DenoisingGenerator(denoiser, (1, 2, 2), Sampler(steps=3)).seeded(torch.zeros(12), SEEDS)
+    Sampler(steps=3).generator(denoiser, (1, 2, 2)).seeded(torch.zeros(12), SEEDS)
     assert denoiser.calls == 5
 
 
 def test_the_generator_decides_the_samples():
-    draw, told = DenoisingGenerator(Pixelwise(), (1, 2, 2), Sampler(2)), torch.zeros(3)
+    draw, told = Sampler(2).generator(Pixelwise(), (1, 2, 2)), torch.zeros(3)
     first, again, other = (draw(told, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -215,7 +181,7 @@ def test_a_sample_has_the_precision_of_its_start_or_condition():
     for dtype in (torch.float32, torch.float64):
         start = torch.ones(1, 1, 2, 2, dtype=dtype)
         assert final(correlated(), start, start, Sampler(4)).dtype == dtype
-        draw = DenoisingGenerator(Pixelwise(), (1, 2, 2), Sampler(4))
+        draw = Sampler(4).generator(Pixelwise(), (1, 2, 2))
         assert draw.seeded(torch.zeros(12, dtype=dtype), SEEDS).dtype == dtype
     assert draw.seeded(torch.zeros(12, dtype=torch.int64), SEEDS).dtype == torch.float32
 
@@ -273,8 +239,6 @@ def test_sampling_imports_nothing_of_training():
         ({"highest": float("inf")}, "got inf"),
         ({"lowest": float("nan")}, "got 80.0 and nan"),
         ({"bend": 0.0}, "bend is positive; got 0"),
-        ({"churn": -1.0}, "churn is finite and not negative; got -1"),
-        ({"order": 3}, r"order is 1 \(Euler\) or 2 \(Heun\); got 3"),
     ],
 )
 def test_bad_samplers_are_named(wrong: dict[str, float], message: str):
@@ -285,14 +249,10 @@ def test_bad_samplers_are_named(wrong: dict[str, float], message: str):
 @pytest.mark.usefixtures("unhooked")
 def test_missing_seeds_and_wrong_shapes_are_named():
     start, told = torch.ones(2, 1, 2, 2), torch.zeros(2)
-    with pytest.raises(ValueError, match="one seed for each of the 2 samples; got none"):
-        next(trajectory(Pixelwise(), start, told, Sampler(churn=1.0)))
-    with pytest.raises(ValueError, match="each of the 2 samples; got 12"):
-        next(trajectory(Pixelwise(), start, told, Sampler(churn=1.0), seeds=SEEDS))
     with pytest.raises(ValueError, match="2 conditions need as many seeds; got 12"):
-        DenoisingGenerator(Pixelwise(), (1, 2, 2)).seeded(told, SEEDS)
+        HEUN.generator(Pixelwise(), (1, 2, 2)).seeded(told, SEEDS)
     with pytest.raises(ValueError, match="a batch holds at least 1 image; got 0"):
-        DenoisingGenerator(Pixelwise(), (1, 2, 2), batch=0)
+        HEUN.generator(Pixelwise(), (1, 2, 2), batch=0)
     with pytest.raises(ValueError, match=r"shape of x, \(2, 1, 2, 2\); got \(2, 2, 2\)"):
         next(trajectory(lambda x, *_: x[:, 0], start, told))
 
@@ -303,15 +263,7 @@ def test_the_watcher_hears_of_every_step_of_every_batch(rng: torch.Generator):
     def denoiser(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
         return torch.zeros_like(x)
 
-    watched = DenoisingGenerator(
-        denoiser, (1, 2, 2), Sampler(steps=2), 2, lambda *told: heard.append(told)
-    )
+    watched = Sampler(steps=2).generator(denoiser, (1, 2, 2), 2, lambda *told: heard.append(told))
     images = watched(torch.zeros(3, 1), rng)
     assert len(images) == 3
     assert heard == [(1.0, 3), (2.0, 3), (2.5, 3), (3.0, 3)]
-
-
-def test_a_sampler_makes_its_generator():
-    law = GaussianLaw(Constant(torch.zeros(2)), torch.eye(2))
-    made = Sampler(steps=3).generator(law, (2,), 5)
-    assert made == DenoisingGenerator(law, (2,), Sampler(steps=3), 5)

@@ -10,16 +10,13 @@ from torch.nn import functional as F
 from recombine.bench.locality import one_by_one
 from recombine.denoiser import Preconditioned
 from recombine.measure.influence import (
-    Probes,
     denoised_images,
     distances,
-    estimated_influence,
     object_influence,
     pixel_influence,
     pixels_at,
     profile,
     radius_holding,
-    share_within,
 )
 from recombine.models.entry import Vector
 from recombine.models.gaussian import Constant, GaussianLaw
@@ -205,51 +202,6 @@ def test_each_image_goes_through_the_denoiser_once_for_all_of_its_pixels(rng: to
     assert network.batches == [4]
 
 
-# Estimates
-
-
-def test_an_estimate_holds_the_truth_in_its_interval_as_often_as_it_says(rng: torch.Generator):
-    law, x = correlated(rng), drawn(rng, 1)
-    exact = pixel_influence(law, x, SIGMA[:1], silence(1)).square()
-    regions = torch.zeros(3, HEIGHT, WIDTH, dtype=torch.bool)
-    regions[0, 1, 2], regions[1, :2, :2], regions[2] = True, True, True
-    truth = torch.stack([exact[0, region.flatten()].sum(dim=0) for region in regions])
-    inside, trials = torch.zeros_like(truth), 60
-    for _ in range(trials):
-        found = estimated_influence(
-            law, x, SIGMA[:1], silence(1), regions, Probes(rng, count=64, at_once=2)
-        )
-        inside += (found.square[0] - truth).abs() <= 2 * found.error[0]
-    assert inside.mean() / trials > 0.92
-    assert (inside / trials).min() > 0.8
-
-
-def test_estimates_have_no_bias_and_their_error_is_their_spread(rng: torch.Generator):
-    law, x = correlated(rng), drawn(rng, 1)
-    regions = torch.ones(1, HEIGHT, WIDTH, dtype=torch.bool)
-    exact = pixel_influence(law, x, SIGMA[:1], silence(1)).square().sum(dim=1, keepdim=True)
-    runs = [
-        estimated_influence(law, x, SIGMA[:1], silence(1), regions, Probes(rng, 8))
-        for _ in range(300)
-    ]
-    squares = torch.stack([run.square for run in runs])
-    errors = torch.stack([run.error for run in runs]).square().mean(dim=0).sqrt()
-    off = (squares.mean(dim=0) - exact) / (squares.std(dim=0) / 300**0.5)
-    assert off.abs().max() < 4
-    torch.testing.assert_close(errors, squares.std(dim=0), atol=0, rtol=0.2)
-
-
-def test_with_one_channel_a_pixel_needs_no_luck(rng: torch.Generator):
-    law = scene_law((1, 2, 3), marks_one)
-    condition = torch.eye(6, dtype=torch.float64)[:2]
-    x = law.sample(condition, rng)
-    exact = pixel_influence(law, x, SIGMA, condition)
-    alone = torch.eye(6, dtype=torch.bool).unflatten(1, (2, 3))
-    found = estimated_influence(law, x, SIGMA, condition, alone, Probes(rng, 2, at_once=4))
-    torch.testing.assert_close(found.square, exact.square())
-    assert found.error.max() < 1e-12
-
-
 # Objects
 
 
@@ -302,7 +254,6 @@ def test_distances_are_the_larger_of_two_steps():
 def test_a_profile_counts_the_pixels_that_exist():
     rings = profile(torch.ones(1, 2, 5, 5), torch.tensor([[[2, 2], [0, 4]]]))[0]
     assert rings.tolist() == [[1, 8, 16, 0, 0], [1, 3, 5, 7, 9]]
-    torch.testing.assert_close(share_within(rings, 1), torch.tensor([9 / 25, 4 / 25]))
 
 
 @pytest.mark.parametrize(
@@ -350,11 +301,3 @@ def test_bad_input_is_denoised_images_in_one_clear_line(rng: torch.Generator):
         object_influence(kernel_three, x, SIGMA, condition, torch.zeros(2, 2, 2))
     with pytest.raises(ValueError, match=r"object 1 of image 0 is at \(1, 0.3\), outside the im"):
         pixels_at(torch.tensor([[[0.1, 0.2], [1.0, 0.3]]]), HEIGHT, WIDTH)
-    with pytest.raises(ValueError, match="2 probes or more; got 1"):
-        Probes(rng, 1)
-    with pytest.raises(ValueError, match=r"masks of \(3, 4\) pixels; got \(4, 3\)"):
-        estimated_influence(
-            kernel_three, x, SIGMA, condition, torch.ones(1, 4, 3, dtype=torch.bool), Probes(rng)
-        )
-    with pytest.raises(ValueError, match="strictly between 0 and 1; got 1"):
-        radius_holding(torch.ones(1, 3), 1.0)

@@ -10,14 +10,13 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import recombine.denoiser
-from recombine.denoiser import LearnsFromAverage
 from recombine.models.heads import DiffusionHead, LogitHead, MixtureHead
 from recombine.models.masked import Masked, Predicted
 from recombine.objectives.diffusion import Diffusion
-from recombine.objectives.jepa import DiffusionJepa, Jepa, MaskedJepa, target_spread
+from recombine.objectives.jepa import DiffusionJepa, Jepa, JepaObjective, MaskedJepa, target_spread
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
 from recombine.sample.heun import Sampler
-from recombine.sample.unmask import Unmask, UnmaskingGenerator
+from recombine.sample.unmask import Unmask
 from recombine.train import Weights
 
 SMALL = Masked(side=4, factors=2, features=1, head=LogitHead(8), width=16, layers=3, heads=2)
@@ -179,7 +178,7 @@ def test_the_module_answers_as_the_network_does(declared, objective, rng: torch.
         assert torch.equal(one, other)
     sampler = Unmask(steps=3, descent=Sampler(steps=2))
     samples = [
-        UnmaskingGenerator(each, declared.shape, sampler)(condition, noise())
+        sampler.generator(each, declared.shape)(condition, noise())
         for each in (model, model.network)
     ]
     assert torch.equal(*samples)
@@ -271,10 +270,8 @@ def test_measurements_see_the_objective_and_the_network_through_jepa(rng: torch.
     assert model.inside() == model.network.inside()
     spreads = both.target_spreads(model, seen, torch.ones(2, 2, 2))
     assert list(spreads) == [0, 2]
-    assert isinstance(both, LearnsFromAverage)
-    assert not isinstance(inner, LearnsFromAverage)
-    with pytest.raises(ValueError, match="call it with average="):
-        both(model, seen, torch.ones(2, 2, 2), generator=rng)
+    assert isinstance(both, JepaObjective)
+    assert not isinstance(inner, JepaObjective)
     with pytest.raises(ValueError, match="needs a masked model; got Linear"):
         both.wrap(torch.nn.Linear(2, 2))
 

@@ -78,9 +78,3 @@ def test_no_objects_and_nothing_found_are_answers_too():
     none = torch.zeros(1, 0, 2)
     assert matched(none, none[..., 0].bool(), HERE, YES, 1.0).tolist() == [[-1]]
     assert matched(HERE, YES, none, none[..., 0].bool(), 1.0).shape == (1, 0)
-
-
-@pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_radius_that_is_no_distance_is_refused(radius: float):
-    with pytest.raises(ValueError, match=f"positive number; got {radius}"):
-        matched(HERE, YES, HERE, YES, radius)

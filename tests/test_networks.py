@@ -14,12 +14,20 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from recombine.denoiser import Preconditioned
-from recombine.models.blocks import Network, modulated, parameters_of, rms
+from recombine.models.blocks import (
+    TokenEmbedding,
+    VectorEmbedding,
+    modulated,
+    parameters_of,
+    rms,
+    with_channels,
+)
 from recombine.models.dit import STUDY_DIT, DiT
-from recombine.models.entry import Channels, FactorRows, NetworkCondition, Tokens, Vector, read
+from recombine.models.entry import Channels, FactorRows, Tokens, Vector
 from recombine.models.local import STUDY_LOCAL, Cells, Local, Places
 from recombine.models.masked import Masked
 from recombine.models.unet import LARGE_UNET, STUDY_UNET, UNet
+from recombine.training import Network
 
 UNET = UNet(3, 16, width=16, multipliers=(1, 2), blocks=1, attention=(4, 8), patch=2, head=8)
 DIT = DiT(2, 8, patch=2, width=16, layers=2, heads=2)
@@ -313,13 +321,13 @@ def test_a_network_that_cannot_be_is_refused_when_declared(declare, message: str
 
 
 def test_a_vector_is_read_row_by_row_from_any_shape(rng: torch.Generator):
-    grid, x = torch.randn(2, 3, 4, generator=rng), torch.zeros(2, 1, 2, 2)
-    assert torch.equal(read(Vector(12), grid, x).vector, grid.flatten(1))
+    grid, embed = torch.randn(2, 3, 4, generator=rng), VectorEmbedding(Vector(12), 8)
+    assert torch.equal(embed(grid, torch.zeros(2)), embed(grid.flatten(1), torch.zeros(2)))
 
 
 def test_channels_are_resized_to_the_nearest_pixel():
     grid = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-    enlarged = read(Channels(1), grid, torch.zeros(1, 3, 4, 4)).channels
+    enlarged = with_channels(torch.zeros(1, 3, 4, 4), Channels(1), grid)[:, 3:]
     exact = grid[:, None].repeat_interleave(2, 2).repeat_interleave(2, 3)
     assert torch.equal(enlarged, exact)
 
@@ -327,11 +335,10 @@ def test_channels_are_resized_to_the_nearest_pixel():
 @pytest.mark.parametrize("kind", [torch.bool, torch.int64])
 def test_a_condition_takes_the_precision_of_the_image(kind: torch.dtype):
     x = torch.zeros(1, 1, 2, 2, dtype=torch.float64)
-    for entry, shape in [(Vector(4), (1, 4)), (Channels(1), (1, 2, 2)), (Tokens(2, 2), (1, 2, 2))]:
-        parts = read(entry, torch.ones(shape, dtype=kind), x)
-        values = parts.context.tokens if parts.context else parts.vector
-        values = parts.channels if values is None else values
-        assert values.dtype == torch.float64
+    condition, like = torch.ones(1, 2, 2, dtype=kind), x[:, 0, 0, 0]
+    assert with_channels(x, Channels(1), condition).dtype == torch.float64
+    assert VectorEmbedding(Vector(4), 8).double()(condition, like).dtype == torch.float64
+    assert TokenEmbedding(Tokens(2, 2), 8).double()(condition, like)[0].dtype == torch.float64
 
 
 TOKEN_NETWORKS = [replace(UNET, entry=Tokens(3, 4)), replace(DIT, entry=Tokens(3, 4))]
@@ -405,17 +412,6 @@ def test_factors_stand_among_the_tokens_as_the_naive_network_has_them(rng: torch
     torch.testing.assert_close(answer, torch.nn.functional.pixel_shuffle(grid, 2))
 
 
-def test_a_condition_takes_one_form_only(rng: torch.Generator):
-    x, said = torch.zeros(3, 1, 2, 2), [told(entry, 3, rng) for entry in ENTRIES]
-    forms = [read(entry, each, x) for entry, each in zip(ENTRIES, said, strict=True)]
-    filled = [
-        [name for name in NetworkCondition._fields if getattr(form, name) is not None]
-        for form in forms
-    ]
-    assert filled == [[], ["vector"], ["channels"], ["context"]]
-    assert torch.equal(forms[3].context.tokens, said[3][..., :-1])
-
-
 def test_waves_tell_places_apart_and_zeros_still_say_nothing():
     declared = UNet(3, 8, Vector(3, waves=4), width=32, multipliers=(1,), blocks=1, attention=())
     network = perturbed(declared)
@@ -425,7 +421,7 @@ def test_waves_tell_places_apart_and_zeros_still_say_nothing():
     plain = perturbed(replace(declared, entry=Vector(3)))(x[:1].expand_as(x), clock, near)
     assert (answer[0] - answer[1]).abs().max() > 3 * (plain[0] - plain[1]).abs().max()
     hears = network.embedding.condition
-    assert not hears(torch.zeros(1, 3)).any()
+    assert not hears(torch.zeros(1, 3), torch.zeros(1)).any()
     assert hears.layer.in_features == 3 * (2 * 4 + 1)
 
 
@@ -440,15 +436,3 @@ def test_shifts_scales_and_gates_are_sums_over_what_is_told():
         nothing, one, other, both = moves
         torch.testing.assert_close(both - nothing, (one - nothing) + (other - nothing))
         assert (one - nothing).abs().max() > 0.1
-
-
-def test_what_is_told_adds_up():
-    """Told of two bits, a network's vector moves by the sum of both moves, at any noise level."""
-    network = perturbed(UNet(3, 8, Vector(5), width=32, multipliers=(1,), blocks=1, attention=()))
-    clock, told = torch.tensor([-1.0, 2.0]), torch.eye(5)[[1, 3]]
-    nothing, one, other, both = (
-        network.embedding(clock, each.expand(2, 5))
-        for each in (torch.zeros(5), told[0], told[1], told.sum(dim=0))
-    )
-    torch.testing.assert_close(both - nothing, (one - nothing) + (other - nothing))
-    assert (one - nothing).abs().max() > 0.1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy import stats
 
-from recombine.measurement import Measurement, averaged, exact_binomial, student_t
+from recombine.measurement import Measurement, exact_binomial, student_t
 from recombine.report import files, origin
 from recombine.report.page import Group, Picture, Section, page
 from recombine.report.picture import data_uri, pictures, pixels, png, tiled
@@ -264,11 +264,3 @@ def test_the_commit_is_ours_and_tells_of_changes(tmp_path: Path, monkeypatch: py
 def test_a_device_has_a_name():
     assert origin.device_name("cpu").endswith("cores")
     assert origin.device_name(torch.device("meta")) == "meta"
-
-
-def test_the_mean_of_measurements_has_the_mean_of_their_ends():
-    each = [Measurement(1.0, 0.0, 4.0, n=10), Measurement(2.0, 1.0, 5.0, n=20)]
-    assert averaged(each) == Measurement(1.5, 0.5, 4.5, n=30)
-    assert averaged([*each, Measurement(6.0, None, None, n=1)]) == Measurement(3.0, None, None, 31)
-    with pytest.raises(ValueError, match="1 measurement or more"):
-        averaged([])

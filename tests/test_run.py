@@ -95,7 +95,14 @@ def test_a_run_leaves_what_the_design_promises(whole: Path):
     folder = whole / "toy" / f"{CELL}-tiny" / "seed0"
     names = {path.name for path in folder.iterdir()}
     weights = {"checkpoint-10.safetensors", "checkpoint-12.safetensors"}
-    kept_files = {"training.json", "metrics.jsonl", "results.csv", "results.safetensors", "measured.json", ".lock"}
+    kept_files = {
+        "training.json",
+        "metrics.jsonl",
+        "results.csv",
+        "results.safetensors",
+        "measured.json",
+        ".lock",
+    }
     assert names == kept_files | weights
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))

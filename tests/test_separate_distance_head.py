@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from recombine.models.heads import DistanceHead, DistanceOutlet, Head, LogitHead
 from recombine.models.masked import Masked, MaskedModule
 from recombine.objectives.masked import Corruption, MaskedCrossEntropy, MaskedSquaredError
-from recombine.sample.unmask import Unmask
 
 SIDE = 3
 
@@ -143,13 +142,6 @@ def test_the_two_losses_start_from_the_same_weights():
     assert list(first) == list(second)
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
-
-
-def test_it_draws_codes_of_its_book():
-    made = network(DistanceHead(Line(), separate=True))
-    drawn = Unmask().generator(made, made.of.shape).seeded(torch.ones(4, 2, 2), torch.arange(4))
-    assert drawn.dtype == torch.long
-    assert set(drawn.flatten().tolist()) <= set(range(4))
 
 
 def test_single_logits_have_no_vectors(rng: torch.Generator):

@@ -17,17 +17,7 @@ from recombine.scene import (
     concatenate,
     concept_rows,
 )
-from recombine.split import (
-    COUNT_1,
-    COUNT_1_3,
-    COUNT_1_5,
-    CountSplit,
-    Split,
-    at_most_one,
-    leaks,
-    level,
-    levels,
-)
+from recombine.split import CountSplit, Split, at_most_one, leaks, level, levels
 from recombine.worlds.circles import CIRCLES, Circles
 from recombine.worlds.files.celeba import CELEBA
 from recombine.worlds.shapes2d import BINARY, Shapes2D
@@ -36,6 +26,8 @@ from recombine.worlds.shapes3d import SHAPES3D_240
 NAMED = pytest.mark.parametrize(
     "split", [BINARY, CELEBA, CIRCLES, SHAPES3D_240], ids=lambda split: split.name
 )
+
+COUNT_1, COUNT_1_3 = CountSplit(range(1, 2)), CountSplit(range(1, 4))
 
 
 @dataclass(frozen=True)
@@ -193,22 +185,9 @@ def test_a_split_names_each_composition_once_and_only_known_ones():
         Split("solid", BINARY.factors, (("cube", "large", "red"),))
 
 
-def test_levels_of_counts_are_objects_beyond_the_most_seen():
-    names = [split.name for split in (COUNT_1, COUNT_1_3, COUNT_1_5)]
-    assert names == ["count_1", "count_1_3", "count_1_5"]
-    assert [COUNT_1_3.level(count) for count in range(1, 8)] == [0, 0, 0, 1, 2, 3, 4]
-    assert [COUNT_1.level(count) for count in (1, 2, 9)] == [0, 1, 8]
-    assert COUNT_1_5.at(0) == (1, 2, 3, 4, 5)
-    assert COUNT_1_5.at(2) == (7,)
-    for count in range(1, 10):
-        assert count in COUNT_1_3.at(COUNT_1_3.level(count))
-
-
-def test_fewer_objects_than_seen_have_no_level():
-    with pytest.raises(ValueError, match="beyond 3; got 0, fewer and unseen"):
-        COUNT_1_3.level(0)
-    with pytest.raises(ValueError, match="at least 0; got -1"):
-        COUNT_1.at(-1)
+def test_a_split_by_counts_is_named_by_its_range_and_an_impossible_range_is_refused():
+    splits = COUNT_1, COUNT_1_3, CountSplit(range(2, 6))
+    assert [split.name for split in splits] == ["count_1", "count_1_3", "count_2_5"]
     for seen in (range(0), range(-1, 3)):
         with pytest.raises(ValueError, match="range from 0 up"):
             CountSplit(seen)

@@ -13,7 +13,7 @@ from recombine.measure.subject import Findings
 from recombine.report.published import published
 from recombine.results import Origin, Results, rows, table
 from recombine.run.compute import unwatched
-from recombine.studies.swing_by import FIGURES, STUDY, SwingBy
+from recombine.studies.swing_by import FIGURES, STUDY, Ensemble, SwingBy
 from recombine.studies.swing_by_figures import TURNS, AsPublished
 
 CELLS: dict[str, SwingBy] = dict(STUDY.cells)
@@ -281,6 +281,15 @@ def test_a_concept_is_unlearned_while_its_own_entry_is_small():
     assert long["weak_major_at_end"] > 0.9
 
 
+def test_a_concept_whose_output_others_carry_is_unlearned():
+    weak, major = torch.tensor([[0.2, 0.1], [0.5, 0.9]]), torch.tensor([[0.0, 0.0], [0.05, 0.8]])
+    loss = torch.tensor([[2.0, 2.0], [1.0, 1.0]])
+    seen = Ensemble(weak, major, loss, loss, torch.zeros(2, 2))
+    found = BASE.measured(seen, torch.ones(2).bool(), torch.zeros(2))
+    assert found["weak_unlearned_share"].value == 0.5
+    assert found["weak_drawdown_median"].value == 0
+
+
 @pytest.mark.parametrize("step", [None, 0.01])
 def test_curves_run_over_the_whole_time(step: float | None):
     kept = found(replace(BASE, starts=3, step=step, time=6.0, looks=100)).curves
@@ -351,6 +360,12 @@ def test_stages_follow_one_another_and_are_drawn_in_their_colours():
     legend = [text.get_text() for text in path.get_legend().get_texts()]
     assert legend == [*STAGES, "training clusters", "test point"]
     assert len({line.get_color() for line in loss.lines[:3]}) == 3
+    for stretches in (path.lines[:3], loss.lines[:3]):
+        ends = [
+            (line.get_xydata()[0].tolist(), line.get_xydata()[-1].tolist()) for line in stretches
+        ]
+        assert ends[0][1] == ends[1][0]
+        assert ends[1][1] == ends[2][0]
     last = path.lines[2].get_data()
     assert (last[0][-1], last[1][-1]) == pytest.approx((1, 2), abs=1e-3)
     assert [line.get_label()[:8] for line in entries.lines] == ["$W_{11}$", "$W_{12}$", "$W_{22}$"]

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from recombine.models.blocks import parameters_of
-from recombine.models.tokenizer import DEAD, Autoencoder, AutoencoderModule, straight_through
+from recombine.models.tokenizer import DEAD, Autoencoder, AutoencoderModule
 
 SMALL = Autoencoder(width=8, codes=16, latent=4)
 SMALL_KL = Autoencoder(width=8, codes=None, latent=4)
@@ -139,16 +139,6 @@ def test_codes_that_bf16_cannot_tell_apart_are_told_apart():
     assert not torch.equal(coded.latent, coded.latent.bfloat16().float())
 
 
-def test_the_gradient_goes_straight_through():
-    latent, vectors = noise(2, 4, 3, 3).requires_grad_(), noise(2, 4, 3, 3, seed=1)
-    vectors.requires_grad_()
-    through, weight = straight_through(vectors, latent), noise(2, 4, 3, 3, seed=2)
-    assert torch.equal(through, vectors)
-    (through * weight).sum().backward()
-    assert torch.equal(latent.grad, weight)
-    assert vectors.grad is None
-
-
 def test_the_encoder_learns_from_the_image_through_the_codes():
     """Its gradient is that of decoding the codes' vectors, put where the latents are."""
     network, seen = SMALL.build(), image()
@@ -223,14 +213,6 @@ def test_a_side_is_divisible_by_four(size: int):
 def test_counts_are_positive(name: str):
     with pytest.raises(ValueError, match=f"{name} is at least 1; got .*{name}=0"):
         Autoencoder(**{name: 0})
-
-
-def test_a_kl_autoencoder_has_no_codes():
-    network = SMALL_KL.build()
-    with pytest.raises(ValueError, match="a KL autoencoder has no codes"):
-        network.ids(image())
-    with pytest.raises(ValueError, match="a KL autoencoder has no codes"):
-        network.vectors(torch.zeros(1, 7, 7, dtype=torch.long))
 
 
 def test_an_image_of_another_size_is_refused():

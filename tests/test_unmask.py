@@ -15,7 +15,7 @@ from recombine.models.heads import DiffusionHead, GaussianMixture, LogitHead, Mi
 from recombine.models.masked import Masked, Predicted
 from recombine.sample.guidance import Guidance
 from recombine.sample.heun import HEUN, Sampler, seeded_noise
-from recombine.sample.unmask import Unmask, UnmaskingGenerator, gumbel, unmasking
+from recombine.sample.unmask import Unmask, gumbel, unmasking
 
 ANY_ORDER = 1e9
 """So much noise that confidence has no say."""
@@ -41,7 +41,7 @@ def chances(side: int = 2, codes: int = 3) -> Tensor:
 
 
 def drawn(predictor, shape: tuple[int, ...], sampler: Unmask, count: int = 4000) -> Tensor:
-    draw = UnmaskingGenerator(predictor, shape, sampler, batch=1000)
+    draw = sampler.generator(predictor, shape, batch=1000)
     return draw(torch.zeros(count, 1, 2), torch.Generator().manual_seed(0))
 
 
@@ -227,7 +227,7 @@ class Pointwise:
 def test_a_sample_does_not_depend_on_its_batch(kind: str, shape: tuple[int, ...]):
     condition = torch.rand(12, 1, 2, generator=torch.Generator().manual_seed(4))
     sampler = replace(QUICK, steps=4)
-    draw = UnmaskingGenerator(Pointwise(kind), shape, sampler)
+    draw = sampler.generator(Pointwise(kind), shape)
     whole = draw.seeded(condition, SEEDS)
     assert whole.shape == (12, *shape)
     assert torch.equal(whole, replace(draw, batch=5).seeded(condition, SEEDS))
@@ -239,25 +239,10 @@ def test_a_sample_does_not_depend_on_its_batch(kind: str, shape: tuple[int, ...]
 
 def test_a_network_draws_the_same_codes_in_any_batch():
     declared = MODELS[0]
-    draw = UnmaskingGenerator(declared.build().eval(), declared.shape)
+    draw = Unmask().generator(declared.build().eval(), declared.shape)
     assert torch.equal(
         draw.seeded(CONDITION, SEEDS), replace(draw, batch=5).seeded(CONDITION, SEEDS)
     )
-
-
-def test_a_call_draws_its_seeds_from_the_generator():
-    draw, rng = UnmaskingGenerator(Product(chances()), (2, 2)), torch.Generator()
-    seeds = torch.randint(1 << 62, (12,), generator=rng.manual_seed(5))
-    assert torch.equal(draw(CONDITION, rng.manual_seed(5)), draw.seeded(CONDITION, seeds))
-
-
-def test_it_is_said_how_far_the_drawing_is():
-    said = []
-    draw = UnmaskingGenerator(
-        Product(chances()), (2, 2), Unmask(steps=2), 8, lambda *words: said.append(words)
-    )
-    draw.seeded(CONDITION, SEEDS)
-    assert said == [(4, 12), (8, 12), (10, 12), (12, 12)]
 
 
 class Clouds:
@@ -345,13 +330,13 @@ def test_gradients_stay_on_for_the_reader():
 def test_samples_have_no_history(declared: Masked):
     model, asked = declared.build(), []
     model.register_forward_hook(lambda _module, _question, answer: asked.append(answer.states[0]))
-    sample = UnmaskingGenerator(model, declared.shape, QUICK).seeded(CONDITION, SEEDS)
+    sample = QUICK.generator(model, declared.shape).seeded(CONDITION, SEEDS)
     assert not sample.requires_grad
     assert not any(state.requires_grad for state in asked)
 
 
 def test_nobody_asked_for_is_nobody_drawn():
-    draw = UnmaskingGenerator(Product(chances()), (2, 2))
+    draw = Unmask().generator(Product(chances()), (2, 2))
     assert draw(CONDITION[:0], torch.Generator()).shape == (0, 2, 2)
 
 
@@ -361,8 +346,7 @@ def test_nobody_asked_for_is_nobody_drawn():
         ({"steps": 0}, "at least 1 step; got 0"),
         ({"noise": -0.1}, "noise is finite and not negative; got -0.1"),
         ({"temperature": 0.0}, "temperature is a positive number; got 0.0"),
-        ({"descent": replace(HEUN, churn=1.0)}, "without churn and guidance"),
-        ({"descent": replace(HEUN, guidance=Guidance(torch.zeros_like, 2.0))}, "without churn"),
+        ({"descent": replace(HEUN, guidance=Guidance(torch.zeros_like, 2.0))}, "without guidance"),
     ],
 )
 def test_a_bad_sampler_is_refused(wrong, said: str):
@@ -382,17 +366,8 @@ def _unhooked() -> Iterator[None]:
 def test_bad_questions_are_refused():
     law = Product(chances())
     with pytest.raises(ValueError, match=r"\(side, side\) ids or .*got \(2, 3\)"):
-        UnmaskingGenerator(law, (2, 3))
-    with pytest.raises(ValueError, match="a batch holds at least 1 image; got 0"):
-        UnmaskingGenerator(law, (2, 2), batch=0)
-    with pytest.raises(ValueError, match="12 conditions need as many seeds; got 3"):
-        UnmaskingGenerator(law, (2, 2)).seeded(CONDITION, SEEDS[:3])
+        Unmask().generator(law, (2, 3))
     with pytest.raises(ValueError, match="the model has neither"):
-        UnmaskingGenerator(law, (3, 2, 2)).seeded(CONDITION, SEEDS)
+        Unmask().generator(law, (3, 2, 2)).seeded(CONDITION, SEEDS)
     with pytest.raises(ValueError, match="at a temperature of 1; got 0.5"):
-        UnmaskingGenerator(Clouds(), (3, 2, 2), Unmask(temperature=0.5)).seeded(CONDITION, SEEDS)
-
-
-def test_a_sampler_of_tokens_makes_its_generator():
-    made = Unmask(steps=3).generator(print, (2, 2), 5)
-    assert made == UnmaskingGenerator(print, (2, 2), Unmask(steps=3), 5)
+        Unmask(temperature=0.5).generator(Clouds(), (3, 2, 2)).seeded(CONDITION, SEEDS)

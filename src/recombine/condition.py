@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -161,23 +161,6 @@ class FactorValues(Labels):
         return first
 
 
-@runtime_checkable
-class EncodesPlaces(Protocol):
-    """Writes down where in the image the objects are, from 0 to 1, x right and y down."""
-
-    def __call__(self, scenes: Scenes, /) -> Tensor: ...
-
-    def at(
-        self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"], /
-    ) -> Tensor:
-        """Return the condition that requests these places."""
-
-    def requested(
-        self, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"], /
-    ) -> tuple[Float[Tensor, "batch object 2"], Bool[Tensor, "batch object"]]:
-        """Return the places that the condition holds; those that it leaves out are absent."""
-
-
 @dataclass(frozen=True)
 class Grid:
     """Write a 1 into the cell of the image in which the centre of an object is.
@@ -272,6 +255,10 @@ class Slots(List):
         if inside.shape[1] > self.most:
             raise ValueError(f"{inside.shape[1]} objects do not stand in {self.most} slots")
         return torch.arange(inside.shape[1], device=inside.device).expand(inside.shape)
+
+
+EncodesPlaces: TypeAlias = Grid | List
+"""Writes down where in the image the objects are, from 0 to 1, x right and y down."""
 
 
 def _in_order(value: Tensor, order: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ number of steps taken, and any process can make its own share by itself.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -86,10 +86,6 @@ class Stream:
             raise ValueError(f"a batch holds at least 1 scene; got {self.batch}")
         if not 0 <= self.process < self.processes:
             raise ValueError(f"process {self.process} is not one of {self.processes}, from 0 up")
-        if self.step < 0:
-            raise ValueError(f"a stream starts at step 0 or later; got {self.step}")
-        if self.ahead < 1:
-            raise ValueError(f"a stream makes at least 1 batch ahead; got {self.ahead}")
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -113,29 +109,19 @@ class Stream:
     def _made_here(self) -> Batch:
         steps = self.step + torch.arange(self.ahead, device=self.device)
         index = torch.arange(self.batch, device=self.device) * self.processes + self.process
-        index = (steps[:, None] * self._together + index).flatten()
+        index = (steps[:, None] * self.batch * self.processes + index).flatten()
         return batch_of(self.source, index, self.seed)
 
     def state(self) -> dict[str, str | int]:
         """Return where the stream stands, the same for every process, ready for JSON."""
         return {**self._identity, "step": self.step}
 
-    def resumed(self, state: Mapping[str, object]) -> "Stream":
+    def resumed(self, state: Mapping[str, Any]) -> "Stream":
         """Return this stream from where another one of the same scenes stood."""
         for key, ours in self._identity.items():
-            if key not in state:
-                raise ValueError(f"the state of a stream has a {key}; got {sorted(state)}")
             if state[key] != ours:
                 raise ValueError(f"the saved stream has {key} {state[key]}, this one {ours}")
-        step = state.get("step")
-        if not isinstance(step, int) or isinstance(step, bool):
-            raise ValueError(f"the step of a saved stream is a whole number; got {step!r}")
-        return replace(self, step=step)
-
-    @property
-    def _together(self) -> int:
-        """Scenes of one step over all processes."""
-        return self.batch * self.processes
+        return replace(self, step=state["step"])
 
     @property
     def _identity(self) -> dict[str, str | int]:
@@ -143,7 +129,7 @@ class Stream:
         return {
             "source": f"{self.source!r}{pictures}",
             "seed": self.seed,
-            "scenes_per_step": self._together,
+            "scenes_per_step": self.batch * self.processes,
         }
 
 

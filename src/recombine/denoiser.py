@@ -12,102 +12,66 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+Images: TypeAlias = Float[Tensor, " batch *image"]
+"""Images, noisy ones too, or points: whatever a denoiser is for."""
+Levels: TypeAlias = Float[Tensor, " batch"]
+"""One noise level for each image, or the clock that a network reads instead."""
+Conditions: TypeAlias = Shaped[Tensor, " batch *condition"]
+"""What each image is conditioned on."""
+
 
 @runtime_checkable
 class Denoiser(Protocol):
     """The best guess of a clean image, given a noisy one, its noise level and a condition."""
 
-    def __call__(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-        /,
-    ) -> Float[Tensor, " batch *image"]: ...
+    def __call__(self, x: Images, sigma: Levels, condition: Conditions, /) -> Images: ...
 
 
 @runtime_checkable
-class Generator(Protocol):
-    """Draws images or videos, one per row of the condition."""
+class Objective(Protocol):
+    """What is minimized: the loss of a denoiser, or of another model, on a batch."""
 
     def __call__(
-        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator, /
-    ) -> Float[Tensor, " batch *image"]: ...
+        self, denoiser: Any, image: Any, condition: Any, /, *, generator: torch.Generator
+    ) -> Float[Tensor, ""]: ...
+
+    def wrap(self, network: nn.Module) -> nn.Module:
+        """Return the model to be trained: the network itself, unless it says otherwise."""
+        return network
 
 
-@runtime_checkable
-class LearnsFromAverage(Protocol):
-    """An objective with targets that the moving average of the run's own weights makes (JEPA).
-
-    It is called with `average=` beside the arguments of every objective.
-    """
-
-    def targets(
-        self,
-        average: Callable[..., Any],
-        seen: Shaped[Tensor, " batch *image"],
-        condition: Shaped[Tensor, " batch *condition"],
-        /,
-    ) -> list[Float[Tensor, "batch token width"]]: ...
-
-
-Conversion: TypeAlias = Callable[
-    [Float[Tensor, " batch *image"], Float[Tensor, " batch *image"], Float[Tensor, " batch"]],
-    Float[Tensor, " batch *image"],
-]
+Conversion: TypeAlias = Callable[[Images, Images, Levels], Images]
 """(denoised, x, sigma) -> score, noise or velocity; or noise or velocity back to denoised."""
 
 
-def score(
-    denoised: Float[Tensor, " batch *image"],
-    x: Float[Tensor, " batch *image"],
-    sigma: Float[Tensor, " batch"],
-) -> Float[Tensor, " batch *image"]:
+def score(denoised: Images, x: Images, sigma: Levels) -> Images:
     """Gradient of the log density of noisy images (Tweedie's formula)."""
     return (denoised - x) / _checked(sigma, x) ** 2
 
 
-def noise(
-    denoised: Float[Tensor, " batch *image"],
-    x: Float[Tensor, " batch *image"],
-    sigma: Float[Tensor, " batch"],
-) -> Float[Tensor, " batch *image"]:
+def noise(denoised: Images, x: Images, sigma: Levels) -> Images:
     """Return the unit noise that would turn the denoised image into x; also dx / dsigma."""
     return (x - denoised) / _checked(sigma, x)
 
 
-def denoised_from_noise(
-    noise: Float[Tensor, " batch *image"],
-    x: Float[Tensor, " batch *image"],
-    sigma: Float[Tensor, " batch"],
-) -> Float[Tensor, " batch *image"]:
+def denoised_from_noise(noise: Images, x: Images, sigma: Levels) -> Images:
     """Return what is left of x without this unit noise."""
     return x - _checked(sigma, x) * noise
 
 
-def velocity(
-    denoised: Float[Tensor, " batch *image"],
-    x: Float[Tensor, " batch *image"],
-    sigma: Float[Tensor, " batch"],
-) -> Float[Tensor, " batch *image"]:
+def velocity(denoised: Images, x: Images, sigma: Levels) -> Images:
     """Return alpha noise - sqrt(1 - alpha^2) denoised, alpha^2 = alpha_bar (Salimans & Ho 2022)."""
     level = _checked(sigma, x)
     return ((x - denoised) / level - level * denoised) / (1 + level**2).sqrt()
 
 
-def denoised_from_velocity(
-    velocity: Float[Tensor, " batch *image"],
-    x: Float[Tensor, " batch *image"],
-    sigma: Float[Tensor, " batch"],
-) -> Float[Tensor, " batch *image"]:
+def denoised_from_velocity(velocity: Images, x: Images, sigma: Levels) -> Images:
     """Return the denoised image whose velocity this is."""
     level = _checked(sigma, x)
     return x / (1 + level**2) - level / (1 + level**2).sqrt() * velocity
 
 
-def variance_preserving(
-    x: Float[Tensor, " batch *image"], sigma: Float[Tensor, " batch"]
-) -> Float[Tensor, " batch *image"]:
+def variance_preserving(x: Images, sigma: Levels) -> Images:
     """Shrink x so that images of unit variance have unit variance at every noise level."""
     return x / (1 + _checked(sigma, x) ** 2).sqrt()
 
@@ -134,7 +98,7 @@ class LinearBeta:
         )
         return torch.expm1(-torch.log1p(-beta).cumsum(0)).sqrt().to(like)
 
-    def time(self, sigma: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+    def time(self, sigma: Levels) -> Levels:
         """Return t / steps, the clock of DDPM networks; linear in log sigma between steps."""
         levels = self.levels(sigma).log()
         at = sigma.log().clamp(levels[0], levels[-1])
@@ -143,7 +107,7 @@ class LinearBeta:
         return (after + share) / self.steps
 
 
-def quarter_log(sigma: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+def quarter_log(sigma: Levels) -> Levels:
     """Return log(sigma) / 4, the clock of EDM networks (c_noise)."""
     return sigma.log() / 4
 
@@ -165,12 +129,8 @@ class Preconditioned(nn.Module):
         self.sigma_data = sigma_data
 
     def forward(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-        states: list[Tensor] | None = None,
-    ) -> Float[Tensor, " batch *image"]:
+        self, x: Images, sigma: Levels, condition: Conditions, states: list[Tensor] | None = None
+    ) -> Images:
         """Return the clean image; the network appends its hidden states to `states`, if given."""
         check_call(x, sigma, condition)
         level = per_image(sigma, x)
@@ -200,21 +160,14 @@ class Predicting(nn.Module):
         self.inverse = inverse
         self.clock = clock
 
-    def forward(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> Float[Tensor, " batch *image"]:
+    def forward(self, x: Images, sigma: Levels, condition: Conditions) -> Images:
         check_call(x, sigma, condition)
         answer = self.network(variance_preserving(x, sigma), self.clock(sigma), condition)
         check_answer(answer, x)
         return self.inverse(answer.to(x.dtype), x, sigma)
 
 
-def per_image(
-    value: Float[Tensor, " batch"], like: Float[Tensor, " batch *image"]
-) -> Float[Tensor, " batch *one"]:
+def per_image(value: Levels, like: Images) -> Float[Tensor, " batch *one"]:
     """Let one number per image act on every pixel of it, in the precision of the image."""
     return value.to(like.dtype).reshape(-1, *[1] * (like.dim() - 1))
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 Number: TypeAlias = float | int
 """For mypy a float may be an int; beartype needs both."""
@@ -37,16 +37,9 @@ def student_t(values: Sequence[Number], confidence: float = 0.95) -> Interval:
     return mean - reach, mean + reach
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[Number]:
     """Return whether this is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_interval(low: Number | None, high: Number | None) -> bool:
-    """Return whether these are two ends in order, or no interval at all."""
-    if low is None or high is None:
-        return low is high
-    return is_number(low) and is_number(high) and low <= high
 
 
 @dataclass(frozen=True)
@@ -64,9 +57,11 @@ class Measurement:
     def __post_init__(self) -> None:
         if not is_number(self.value) or self.n < 1:
             raise ValueError(f"a measurement is a finite number of n >= 1; got {self}")
-        if not _is_interval(self.low, self.high):
-            ends = f"{self.low}, {self.high}"
-            raise ValueError(f"an interval has two finite ends, low <= high; got {ends}")
+        low, high = self.low, self.high
+        if low is None and high is None:
+            return
+        if not (is_number(low) and is_number(high) and low <= high):
+            raise ValueError(f"an interval has two finite ends, low <= high; got {low}, {high}")
 
     @property
     def printed(self) -> dict[str, Number | None]:
@@ -91,7 +86,9 @@ class Measurement:
 
     @classmethod
     def mean(cls, values: Sequence[Number]) -> "Measurement":
-        """Return the mean of values that differ by chance, with Student's interval."""
+        """Return the mean of values that differ by chance, with Student's interval if 2 or more."""
+        if len(values) == 1:
+            return cls(values[0], None, None, n=1)
         return cls(math.fsum(values) / max(len(values), 1), *student_t(values), n=len(values))
 
     @classmethod
@@ -106,22 +103,3 @@ class Measurement:
         below = int(stats.binom.ppf(0.025, n, 0.5))
         middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
         return cls(middle, ordered[max(below - 1, 0)], ordered[min(n - below, n - 1)], n=n)
-
-
-def averaged(each: Sequence[Measurement]) -> Measurement:
-    """Return the mean of measurements; n counts all of theirs.
-
-    Its ends are the means of theirs: whether they depend on each other or not, the interval of a
-    mean is no wider. Where one has no interval there is none.
-    """
-    if not each:
-        raise ValueError("a mean is of 1 measurement or more; got none")
-    value = math.fsum(one.value for one in each) / len(each)
-    low, high = _mean([one.low for one in each]), _mean([one.high for one in each])
-    return Measurement(value, low, high, n=sum(one.n for one in each))
-
-
-def _mean(ends: Sequence[Number | None]) -> Number | None:
-    """Return the mean of ends; None if one is missing."""
-    known = [end for end in ends if end is not None]
-    return math.fsum(known) / len(known) if len(known) == len(ends) else None

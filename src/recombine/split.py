@@ -7,7 +7,7 @@ seen. For numbers of objects it is the number beyond the most seen. Each world n
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -114,19 +114,6 @@ class CountSplit:
         low, high = min(self.seen), max(self.seen)
         return f"count_{low}" if low == high else f"count_{low}_{high}"
 
-    def level(self, count: int) -> int:
-        """Return how many objects a count is beyond the most seen (0: seen)."""
-        if count not in self.seen and count < max(self.seen):
-            most = max(self.seen)
-            raise ValueError(f"a level counts objects beyond {most}; got {count}, fewer and unseen")
-        return max(count - max(self.seen), 0)
-
-    def at(self, level: int) -> tuple[int, ...]:
-        """Return the numbers of objects of a level."""
-        if level < 0:
-            raise ValueError(f"a level is at least 0; got {level}")
-        return (max(self.seen) + level,) if level else tuple(self.seen)
-
     def holds(self, scenes: Scenes) -> Bool[Tensor, " batch"]:
         """Return whether a scene has a seen number of objects."""
         seen = torch.tensor(list(self.seen), device=scenes.present.device)
@@ -137,19 +124,8 @@ class CountSplit:
         return f"{int(scene.present.sum())} objects"
 
 
-@runtime_checkable
-class HasScenes(Protocol):
-    """Anything that comes with the scenes it shows, such as a batch of a stream."""
-
-    @property
-    def scenes(self) -> Scenes: ...
-
-
-Shown = TypeVar("Shown", bound=HasScenes)
-
-
-def leaks(stream: Iterable[Shown], split: Split | CountSplit) -> Iterator[Shown]:
-    """Yield a stream's batches on, up to the first scene that the split does not show."""
+def leaks(stream: Iterable[Any], split: Split | CountSplit) -> Iterator[Any]:
+    """Yield batches on that hold their `scenes`, up to the first scene that is not of the split."""
     before = 0
     for batch in stream:
         held = split.holds(batch.scenes)
@@ -179,6 +155,3 @@ def one_change(name: str, factors: tuple[Factor, ...]) -> Split:
     """Return the split that shows the first concepts of all factors and every single change."""
     out = {factor.name: factor.concepts[1:] for factor in factors}
     return Split(name, factors, at_most_one(factors, out))
-
-
-COUNT_1, COUNT_1_3, COUNT_1_5 = (CountSplit(range(1, most + 1)) for most in (1, 3, 5))

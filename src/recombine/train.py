@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import cos, pi
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from jaxtyping import Float, Shaped
@@ -123,18 +123,6 @@ class OneStep(Protocol):
     def __call__(self, image: Tensor, condition: Tensor, /) -> Tensor: ...
 
     def set_rate(self, rate: float, /) -> None: ...
-
-
-@runtime_checkable
-class Objective(Protocol):
-    """What is minimized: the loss of a denoiser, or of another model, on a batch."""
-
-    def __call__(
-        self, denoiser: Any, image: Any, condition: Any, /, *, generator: torch.Generator
-    ) -> Float[Tensor, ""]: ...
-
-    def wrap(self, network: nn.Module, /) -> nn.Module:
-        """Return the model to be trained, made of a network."""
 
 
 Decay: TypeAlias = Callable[[int, int], float]

@@ -13,9 +13,10 @@ from torch import nn
 
 from recombine.condition import Conditioner
 from recombine.data import Source
+from recombine.denoiser import Objective
 from recombine.objectives.diffusion import Diffusion
 from recombine.spelling import spelled
-from recombine.train import Decay, Objective, constant
+from recombine.train import Decay, constant
 from recombine.views import Centred, View
 
 

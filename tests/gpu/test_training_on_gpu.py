@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from recombine import run, studies
 from recombine.checkpoint import Checkpoint
-from recombine.denoiser import LearnsFromAverage, Preconditioned
+from recombine.denoiser import Preconditioned
 from recombine.graph import GraphedStep
 from recombine.models.code_denoiser import CodeDenoiser
 from recombine.models.dit import DiT
@@ -23,7 +23,7 @@ from recombine.models.unet import UNet
 from recombine.objectives.autoencoding import Autoencoding
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion
-from recombine.objectives.jepa import Jepa
+from recombine.objectives.jepa import Jepa, JepaObjective
 from recombine.objectives.masked import (
     MaskedCrossEntropy,
     MaskedDiffusion,
@@ -95,7 +95,7 @@ def losses(
     torch.manual_seed(0)
     weights = Weights.of(kind.build().cuda(), ema=0.9)
     noise = torch.Generator("cuda").manual_seed(2)
-    learns = isinstance(kind.objective, LearnsFromAverage)
+    learns = isinstance(kind.objective, JepaObjective)
     average = weights.average.module if learns else None
     step = Step(weights, kind.objective, 1.0, noise, average=average, view=view)
     taken = train(

@@ -12,7 +12,7 @@ from recombine.bench.timing import over, speed
 from recombine.denoiser import Preconditioned
 from recombine.measurement import Measurement
 from recombine.models.unet import STUDY_UNET
-from recombine.sample.heun import DenoisingGenerator, Sampler
+from recombine.sample.heun import Sampler
 
 GPU_STEPS, CPU_STEPS = 8, 2
 """Enough to time; the time of a step does not depend on their number."""
@@ -38,7 +38,7 @@ def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
 def ours(raw: nn.Module, numbers: int, batch: int, device: torch.device) -> Callable[[], object]:
     """Return our Heun sampler at work."""
     denoiser = ready(Preconditioned(raw), device)
-    generator = DenoisingGenerator(denoiser, (3, 64, 64), Sampler(steps=steps_on(device)), batch)
+    generator = Sampler(steps=steps_on(device)).generator(denoiser, (3, 64, 64), batch)
     condition, seeds = torch.rand(batch, numbers, device=device), torch.arange(batch, device=device)
     return partial(generator.seeded, condition, seeds)
 

@@ -38,6 +38,6 @@ def draw(table: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figure:
         plain(axes)
     if runs:
         handles, labels = panels[0].get_legend_handles_labels()
-        words = [f"{label} score" for label in labels]
-        figure.legend(handles, words, loc="outside lower center", ncols=2, frameon=False)
+        scores = [f"{label} score" for label in labels]
+        figure.legend(handles, scores, loc="outside lower center", ncols=2, frameon=False)
     return figure

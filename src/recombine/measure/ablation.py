@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from recombine.condition import EncodesPlaces, Grid
-from recombine.denoiser import unit_noise
+from recombine.denoiser import Denoiser, unit_noise
 from recombine.measure.influence import distances, object_influence, pixel_influence, pixels_at
 from recombine.measure.locality import (
     OWN,
@@ -73,10 +73,10 @@ class Locality:
             found[level] = level_influence(subject.precise, x, sigma, condition, ablations, gauge)
             subject.watch(float(len(found) * self.samples), len(self.levels) * self.samples)
         first = torch.zeros(self.views, dtype=torch.long, device=subject.device)
-        view = NoisyView(subject, image[first], condition[first], ablations[first], generator)
         arrays = {"locality_places": ablations.place[0].float().cpu()}
         for level in self._shown:
-            arrays |= view.maps(level)
+            view = noisy(image[first], level, generator)
+            arrays |= maps(level, subject.precise, *view, condition[first], ablations[first])
         return replace(gathered(found), arrays=arrays)
 
     @property
@@ -150,30 +150,21 @@ def elsewhere(
     return other[torch.arange(len(place), device=place.device), chosen]
 
 
-@dataclass(frozen=True)
-class NoisyView:
-    """Noisy views of one scene, from which heat maps are made."""
-
-    subject: Subject
-    image: Float[Tensor, "batch 3 height width"]
-    condition: Float[Tensor, " batch *condition"]
-    ablations: Ablations
-    generator: torch.Generator
-
-    def maps(self, level: float) -> dict[str, Tensor]:
-        """Return for each requested place the influence of pixels and of objects on it."""
-        x, sigma = noisy(self.image, level, self.generator)
-        height, width = x.shape[2:]
-        pixels = pixels_at(self.ablations.place, height, width)
-        own = distances(pixels, height, width) <= round(OWN * min(height, width))
-        call = (self.subject.precise, x, sigma, self.condition)
-        objects = at_places(object_influence(*call, self.ablations.without), own).mean(dim=0)
-        share = objects / objects.sum(dim=1, keepdim=True).clamp(min=1e-30)
-        influence = pixel_influence(*call, pixels).mean(dim=0)
-        return {
-            f"locality_map@{level:.3g}": heat_maps(influence),
-            f"locality_objects@{level:.3g}": share.cpu().half(),
-        }
+def maps(
+    level: float, denoiser: Denoiser, x: Tensor, sigma: Tensor, condition: Tensor, of: Ablations
+) -> dict[str, Tensor]:
+    """Return for each requested place the influence of pixels and of objects on it."""
+    height, width = x.shape[2:]
+    pixels = pixels_at(of.place, height, width)
+    own = distances(pixels, height, width) <= round(OWN * min(height, width))
+    call = (denoiser, x, sigma, condition)
+    objects = at_places(object_influence(*call, of.without), own).mean(dim=0)
+    share = objects / objects.sum(dim=1, keepdim=True).clamp(min=1e-30)
+    influence = pixel_influence(*call, pixels).mean(dim=0)
+    return {
+        f"locality_map@{level:.3g}": heat_maps(influence),
+        f"locality_objects@{level:.3g}": share.cpu().half(),
+    }
 
 
 def heat_maps(influence: Float[Tensor, "place height width"]) -> UInt8[Tensor, "place row column"]:

@@ -51,11 +51,10 @@ class CircleError:
         measurements: dict[str, Measurement] = {}
         drawn, conditions, ceiling = [], [], []
         for composition in compositions(training.world.factors):
-            world = replace(training.world, among=(composition,), spread=0.0)
-            scenes = world.scenes(torch.arange(self.samples, device=subject.device), seed=1)
+            scenes = mean_scenes(training.world, composition, self.samples, subject.device, seed=1)
             conditions.append(training.conditioner(scenes, generator))
             drawn.append(subject.images(conditions[-1], generator))
-            ceiling.append(world.image(scenes))
+            ceiling.append(training.world.image(scenes))
             measurements |= errors(drawn[-1], conditions[-1], f"@{' '.join(composition)}")
         images, condition = torch.cat(drawn), torch.cat(conditions)
         order = torch.randperm(len(condition), generator=generator, device=generator.device)
@@ -213,10 +212,12 @@ def accuracy(reading: CircleReading, which: Concepts) -> Measurement:
     return Measurement.rate(int(right.sum()), len(right))
 
 
-def mean_scenes(world: Circles, which: Concepts, count: int, device: torch.device) -> Scenes:
+def mean_scenes(
+    world: Circles, which: Concepts, count: int, device: torch.device, seed: int = SEED
+) -> Scenes:
     """Return scenes of one composition that are all its class mean, each at a place of its own."""
     mean = replace(world, among=(which,), spread=0.0)
-    return mean.scenes(torch.arange(count, device=device), SEED)
+    return mean.scenes(torch.arange(count, device=device), seed)
 
 
 def probe_errors(world: Circles, count: int, device: torch.device) -> dict[str, Measurement]:

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from recombine.measure.behaviour import SpreadsTargets
 from recombine.measure.renders import fresh, means, single_object_world
 from recombine.measure.subject import Curve, Findings, Subject, joined
 from recombine.measurement import Measurement
@@ -49,7 +48,13 @@ class Composition:
     def __post_init__(self) -> None:
         if self.samples < 2:
             raise ValueError(f"composition needs 2 samples or more of each; got {self.samples}")
-        check_levels(self.split)
+        levels = self.split.levels
+        # Something is held out, and every level up to the last has a composition.
+        if empty := set(range(max(levels[-1], 1) + 1)) - set(levels):
+            raise ValueError(
+                f"composition needs every level, but split {self.split.name} has nothing at level "
+                f"{min(empty)}; its levels: {', '.join(map(str, levels))}"
+            )
 
     @property
     def sampled(self) -> tuple[Concepts, ...]:
@@ -83,8 +88,19 @@ class Composition:
         return joined([shown, targets_spread(self, subject)])
 
     def over_training(self, curves: Mapping[str, Curve]) -> dict[str, Measurement]:
-        """Sum up the accuracies at all milestones."""
-        return over_training(curves, self.split.levels)
+        """Return the mean of the last points of each level's accuracy over training.
+
+        It has no interval: the points are of one run and drawn with the same noise. Its spread is
+        that over seeds.
+        """
+        found = {}
+        for level in self.split.levels:
+            late = [row[1] for row in curves.get(f"accuracy@level{level}", ())[-LATE:]]
+            if len(late) >= 2:
+                found[f"accuracy_late@level{level}"] = Measurement(
+                    fmean(late), None, None, len(late)
+                )
+        return found
 
     def tiny(self) -> "Composition":
         """Return the same measurement with few samples of few compositions."""
@@ -103,7 +119,7 @@ def conditions(
 def targets_spread(measure: Composition, subject: Subject) -> Findings:
     """Return how far JEPA's targets spread over some seen images, and an alarm if they do not."""
     training, device = subject.training, subject.device
-    if not isinstance(training.objective, SpreadsTargets):
+    if not hasattr(training.objective, "target_spreads"):
         return Findings({})
     which = measure.split.at(0)[:COMPOSITIONS]
     count = min(OF_EACH, measure.samples)
@@ -119,17 +135,6 @@ def targets_spread(measure: Composition, subject: Subject) -> Findings:
     return Findings(found, alarms=tuple(alarms))
 
 
-def check_levels(split: Split) -> None:
-    """Raise unless something is held out, and every level up to the last has a composition."""
-    empty = set(range(max(split.levels[-1], 1) + 1)) - set(split.levels)
-    if empty:
-        known = ", ".join(map(str, split.levels))
-        raise ValueError(
-            f"composition needs every level, but split {split.name} has nothing at level "
-            f"{min(empty)}; its levels: {known}"
-        )
-
-
 def accuracies(
     split: Split, read: Mapping[Concepts, Int[Tensor, "sample factor"]], whose: str = ""
 ) -> dict[str, Measurement]:
@@ -137,9 +142,10 @@ def accuracies(
 
     `whose` is added to every name: "_ceiling" for true renders.
     """
-    if not read:
-        raise ValueError("accuracy needs 1 composition or more; got none")
-    right = {which: _right(split, which, rows) for which, rows in read.items()}
+    right = {
+        which: rows == concept_rows(split.factors, (which,)).to(rows.device)
+        for which, rows in read.items()
+    }
     found = {}
     for which, each in right.items():
         found[f"accuracy{whose}@{'-'.join(which)}"] = _rate(each.all(dim=1))
@@ -154,30 +160,5 @@ def accuracies(
     return found
 
 
-def _right(
-    split: Split, which: Concepts, rows: Int[Tensor, "sample factor"]
-) -> Bool[Tensor, "sample factor"]:
-    if rows.dim() != 2 or rows.shape[1] != len(split.factors) or not len(rows):
-        raise ValueError(
-            f"{'-'.join(which)} is read as a row of {len(split.factors)} numbers per sample; "
-            f"got the shape {tuple(rows.shape)}"
-        )
-    return rows == concept_rows(split.factors, (which,)).to(rows.device)
-
-
 def _rate(good: Bool[Tensor, " sample"]) -> Measurement:
     return Measurement.rate(int(good.sum()), len(good))
-
-
-def over_training(curves: Mapping[str, Curve], levels: Sequence[int]) -> dict[str, Measurement]:
-    """Return the mean of the last points of each level's accuracy over training.
-
-    It has no interval: the points are of one run and drawn with the same noise. Its spread is that
-    over seeds.
-    """
-    found = {}
-    for level in levels:
-        last = [row[1] for row in curves.get(f"accuracy@level{level}", ())[-LATE:]]
-        if len(last) >= 2:
-            found[f"accuracy_late@level{level}"] = Measurement(fmean(last), None, None, n=len(last))
-    return found

@@ -5,10 +5,9 @@ the milestones together: how far the error rises, in which order concepts are le
 falls.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import islice
 from typing import ClassVar
 
 import torch
@@ -83,7 +82,7 @@ class ConceptSpace:
 
     def over_training(self, curves: Mapping[str, Curve]) -> dict[str, Measurement]:
         """Return what the milestones say together: rise, times and order of learning, speed."""
-        circles = values(curves.get(f"circles@{HELD_OUT}", []))
+        circles = [row[1] for row in curves.get(f"circles@{HELD_OUT}", [])]
         first = first_of(circles, self.enough)
         if len(circles) - first < 2:
             return {}
@@ -131,12 +130,11 @@ class ConceptSpace:
         fit = slow_down(steps, fast, least=0.5 / self.samples)
         if fit is None:
             return {}
-        explained = {"": fit.explained, "_by_log": fit.explained_by_log}
-        shares = {
-            f"slow_down_explained{name}": Measurement(value, None, None, n=fit.rate.n)
-            for name, value in explained.items()
+        return {
+            "slow_down_rate": fit.rate,
+            "slow_down_explained": Measurement(fit.explained, None, None, fit.rate.n),
+            "slow_down_explained_by_log": Measurement(fit.explained_by_log, None, None, fit.rate.n),
         }
-        return {"slow_down_rate": fit.rate, **shares}
 
     def _learned(
         self, steps: Tensor, curves: Mapping[str, Curve], first: int
@@ -157,14 +155,9 @@ class ConceptSpace:
         return found
 
 
-def values(rows: Iterable[Sequence[Number]]) -> list[Number]:
-    """Return the values of a curve without its steps."""
-    return [row[1] for row in rows]
-
-
-def curve(rows: Sequence[Sequence[Number]], begin: int = 0) -> Tensor:
-    """Return the values of a curve from one of its places on."""
-    return torch.tensor(values(islice(rows, begin, None)), dtype=torch.float64)
+def curve(rows: Curve, begin: int) -> Tensor:
+    """Return the values of a curve, without its steps, from one of its places on."""
+    return torch.tensor([row[1] for row in rows[begin:]], dtype=torch.float64)
 
 
 def first_of(shares: Sequence[Number], least: float) -> int:

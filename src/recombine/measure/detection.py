@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.measure.behaviour import ReadsObjects
 from recombine.measure.matching import RADIUS, matched
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
@@ -44,10 +42,6 @@ class Panel:
     pooled: int
     suffix: str = ""
 
-    def __post_init__(self) -> None:
-        if self.samples < 1 or not any(count <= self.pooled for count in self.objects):
-            raise ValueError(f"a panel has samples, and objects up to {self.pooled}; got {self}")
-
     def __call__(self, reader: Reader, device: torch.device) -> dict[str, Measurement]:
         """Render, read and compare."""
         measured: dict[str, Measurement] = {}
@@ -60,10 +54,10 @@ class Panel:
             if count <= self.pooled:
                 pooled.append((found, truth))
         founds, truths = zip(*pooled, strict=True)
-        together = joined_found(founds), joined_truth(truths)
         # A reader that finds nothing at all has this number too, as the headline names it.
         unknown = {f"precision{self.suffix}": Measurement(0.0, 0.0, 1.0, n=1)}
-        return unknown | reading_errors(*together, Clevr.factors, self.suffix) | measured
+        overall = reading_errors(together(founds), together(truths), Clevr.factors, self.suffix)
+        return unknown | overall | measured
 
 
 @dataclass(frozen=True)
@@ -85,7 +79,7 @@ class DetectorError:
         """Read every panel."""
         del generator
         network = subject.training.network
-        if not isinstance(network, ReadsObjects):
+        if not hasattr(network, "object_reader"):
             raise inapplicable(self.name, "detectors of objects", network)
         reader = network.object_reader(subject.denoiser, self.threshold)
         measurements: dict[str, Measurement] = {}
@@ -111,22 +105,13 @@ def fresh(world: Clevr, samples: int, device: torch.device | str = "cpu") -> Sce
     return concatenate(kept)[:samples]
 
 
-@dataclass(frozen=True)
-class Truth:
-    """The objects that are there; places are from 0 to 1, as a reader gives them."""
-
-    place: Float[Tensor, "batch object 2"]
-    concepts: Int[Tensor, "batch object factor"]
-    present: Bool[Tensor, "batch object"]
-
-
-def truth_of(scenes: Scenes) -> Truth:
+def truth_of(scenes: Scenes) -> Found:
     """Return what a reader should find in renders of these scenes."""
-    return Truth(places(scenes)[0], scenes.concepts, scenes.present)
+    return Found(places(scenes)[0], scenes.concepts, scenes.present.float(), scenes.present)
 
 
 def reading_errors(
-    found: Found, truth: Truth, factors: Sequence[Factor], suffix: str = ""
+    found: Found, truth: Found, factors: Sequence[Factor], suffix: str = ""
 ) -> dict[str, Measurement]:
     """Return the reader's rates: exact counts per image; precision, recall and concepts per object.
 
@@ -153,17 +138,11 @@ def reading_errors(
     return {f"{name}{suffix}": each for name, each in measured.items()}
 
 
-def joined_found(parts: Sequence[Found]) -> Found:
-    """Return what the same reader detected in several batches as one."""
-    names = ("place", "concepts", "confidence", "present")
-    return Found(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
-
-
-def joined_truth(parts: Sequence[Truth]) -> Truth:
-    """Return the truth of several batches as one; those with fewer objects get absent ones."""
+def together(parts: Sequence[Found]) -> Found:
+    """Return the objects of several batches as one; those with fewer objects get absent ones."""
     objects = max(part.present.shape[1] for part in parts)
 
-    def together(name: str) -> Tensor:
+    def joined(name: str) -> Tensor:
         values = [getattr(part, name) for part in parts]
         missing = [objects - value.shape[1] for value in values]
         grown = [
@@ -172,4 +151,4 @@ def joined_truth(parts: Sequence[Truth]) -> Truth:
         ]
         return torch.cat(grown)
 
-    return Truth(together("place"), together("concepts"), together("present"))
+    return Found(*map(joined, ("place", "concepts", "confidence", "present")))

@@ -8,7 +8,7 @@ q are apart (de Bruijn's identity), so that a law composes if and only if its sc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, fsum, log, pi
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Bool, Complex, Float
@@ -190,23 +190,14 @@ def plane(sigma: float, reach: float = 1.0) -> tuple[Float[Tensor, "point 2"], f
     return torch.cartesian_prod(line, line), step**2
 
 
-@runtime_checkable
-class NoisyLaw(Protocol):
-    """A law of which everything is known under noise."""
-
-    def score(self, x: Tensor, sigma: Tensor, condition: Tensor, /) -> Tensor: ...
-
-    def log_density(self, x: Tensor, sigma: Tensor, condition: Tensor, /) -> Tensor: ...
-
-    def jacobian(self, x: Tensor, sigma: Tensor, condition: Tensor, /) -> Tensor:
-        """Return d denoised / d x."""
-
-
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A law of two pixels that is not normal, with expectations as sums over noisy images."""
+    """A law of two pixels that is not normal, with expectations as sums over noisy images.
 
-    law: NoisyLaw
+    A law has a `score`, a `log_density` and a `jacobian`, that of the denoised image.
+    """
+
+    law: Any
 
     def points(self, variance: float) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
         """Return the probability of each noisy image, and the arguments of a law."""
@@ -214,13 +205,13 @@ class Pair:
         arguments = x, x.new_full((len(x),), variance**0.5), x.new_zeros(len(x), 1)
         return self.law.log_density(*arguments).exp() * area, arguments
 
-    def fisher(self, other: NoisyLaw, variance: float) -> float:
+    def fisher(self, other: Any, variance: float) -> float:
         """Return E|s - s_other|^2."""
         weight, arguments = self.points(variance)
         gap = self.law.score(*arguments) - other.score(*arguments)
         return float(weight @ gap.square().sum(dim=1))
 
-    def local_loss(self, near: NoisyLaw, variance: float) -> tuple[float, float]:
+    def local_loss(self, near: Any, variance: float) -> tuple[float, float]:
         """Return E|s - s_local|^2 at the first pixel and, over sigma^4, what locality loses."""
         weight, (x, *rest) = self.points(variance)
         apart = self.law.score(x, *rest)[:, 0] - near.score(x[:, :1], *rest)[:, 0]

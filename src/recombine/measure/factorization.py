@@ -9,31 +9,17 @@ be checked, exact or learned.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from recombine.denoiser import Denoiser, check_answer, check_call, per_image, score
+from recombine.denoiser import check_answer, check_call, per_image
 
 Score: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(x, sigma, condition) -> gradient of the log density of noisy images."""
-
-
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """The score of a denoiser."""
-
-    denoiser: Denoiser
-
-    def __call__(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> Float[Tensor, " batch *image"]:
-        return score(self.denoiser(x, sigma, condition), x, sigma)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +44,6 @@ class Blocks:
         self, condition: Shaped[Tensor, " batch block *value"]
     ) -> Bool[Tensor, "batch block"]:
         """Return which blocks have a condition."""
-        if condition.dim() < 2 or condition.shape[1] != len(self.pixels):
-            raise ValueError(
-                f"a condition has one entry for each of {len(self.pixels)} blocks; "
-                f"got the shape {tuple(condition.shape)}"
-            )
         return (condition != 0).flatten(2).any(dim=2) if condition.dim() > 2 else condition != 0
 
     def part(
@@ -81,50 +62,39 @@ class Blocks:
         return part[:, :, None] == part[:, None]
 
 
-@dataclass(frozen=True, eq=False)
-class Composed:
-    """The score put together from the same model conditioned on each block alone, and on none.
+def composed(
+    score: Score,
+    blocks: Blocks,
+    x: Float[Tensor, " batch *image"],
+    sigma: Float[Tensor, " batch"],
+    condition: Shaped[Tensor, " batch block *value"],
+) -> Float[Tensor, " batch *image"]:
+    """Return the score put together from the same model conditioned on each block alone, or none.
 
     Where local scores hold this is the model's own score; nothing but the model is needed.
     """
-
-    score: Score
-    blocks: Blocks
-
-    def __call__(
-        self,
-        x: Float[Tensor, " batch *image"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch block *value"],
-    ) -> Float[Tensor, " batch *image"]:
-        part = self.blocks.part(condition)
-        found = self.score(x, sigma, torch.zeros_like(condition)).flatten(1)
-        for block in self.blocks.conditioned(condition).any(dim=0).nonzero().flatten().tolist():
-            kept = torch.zeros_like(condition)
-            kept[:, block] = condition[:, block]
-            mine = self.score(x, sigma, kept).flatten(1)
-            found = torch.where(part == block + 1, mine, found)
-        return found.reshape(x.shape)
+    part = blocks.part(condition)
+    found = score(x, sigma, torch.zeros_like(condition)).flatten(1)
+    for block in blocks.conditioned(condition).any(dim=0).nonzero().flatten().tolist():
+        kept = torch.zeros_like(condition)
+        kept[:, block] = condition[:, block]
+        found = torch.where(part == block + 1, score(x, sigma, kept).flatten(1), found)
+    return found.reshape(x.shape)
 
 
-@dataclass(frozen=True, eq=False)
-class InFeatures:
-    """The score of z = A x, out of the score of x; the noise stays that of x.
+def score_of_features(
+    score: Score,
+    to_features: Float[Tensor, "feature pixel"],
+    z: Float[Tensor, "batch feature"],
+    sigma: Float[Tensor, " batch"],
+    condition: Shaped[Tensor, " batch *condition"],
+) -> Float[Tensor, "batch feature"]:
+    """Return the score of z = A x, out of the score of x; the noise stays that of x.
 
     In features the noise has the covariance sigma^2 A A^T: isotropic for orthogonal A only.
     """
-
-    score: Score
-    to_features: Float[Tensor, "feature pixel"]
-
-    def __call__(
-        self,
-        z: Float[Tensor, "batch feature"],
-        sigma: Float[Tensor, " batch"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> Float[Tensor, "batch feature"]:
-        back = torch.linalg.inv(self.to_features).to(z)
-        return self.score(z @ back.mT, sigma, condition) @ back
+    back = torch.linalg.inv(to_features).to(z)
+    return score(z @ back.mT, sigma, condition) @ back
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +123,7 @@ def factorization(
 ) -> Factorization:
     """Measure all of them; `local` is the exact local score where it is known."""
     check_call(x, sigma, condition)
-    gap = local_gap(score, local or Composed(score, blocks), x, sigma, condition)
+    gap = local_gap(score, local or partial(composed, score, blocks), x, sigma, condition)
     leak, own = condition_leak(score, blocks, x, sigma, condition)
     jacobian = denoised_jacobian(score, x, sigma, condition)
     joined = coupling(jacobian, blocks.near(condition))

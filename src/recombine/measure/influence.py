@@ -5,22 +5,18 @@ model look local at low noise. A pixel is (row, column), a distance the larger o
 that the pixels within a radius are a square, as those of Niedoba et al. (PSPC) are.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from recombine.denoiser import Denoiser, check_answer, check_call
 
 AT_ONCE = 64
 """Images that go through a denoiser at a time by default; memory grows with it."""
-
-Cotangents: TypeAlias = Callable[[Tensor, Tensor], Iterator[Tensor]]
-"""(image, query) of each row -> weights of the denoised pixels whose gradients are wanted."""
 
 
 def pixel_influence(
@@ -36,80 +32,11 @@ def pixel_influence(
     The pixels may differ from image to image; without any, all are used, row by row.
     """
     where = _checked_pixels(pixels, x)
-
-    def one_hot(image: Tensor, query: Tensor) -> Iterator[Tensor]:
-        row, column = where[image, query].unbind(dim=1)
-        for channel in range(x.shape[1]):
-            cotangent = x.new_zeros(len(image), *x.shape[1:])
-            cotangent[torch.arange(len(image), device=x.device), channel, row, column] = 1
-            yield cotangent
-
     squares = x.new_zeros(len(x), where.shape[1], *x.shape[2:])
     call = _Call(denoiser, x, sigma, condition)
-    for image, query, square in call.pulled_back(where.shape[1], one_hot, at_once):
+    for image, query, square in call.pulled_back(where, at_once):
         squares[image, query] += square
     return squares.sqrt_()
-
-
-@dataclass(frozen=True)
-class Probes:
-    """How many random probes each region has, and how many images go through at a time."""
-
-    generator: torch.Generator
-    count: int = 64
-    at_once: int = AT_ONCE
-
-    def __post_init__(self) -> None:
-        if self.count < 2:
-            raise ValueError(f"an estimate with its error needs 2 probes or more; got {self.count}")
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The square of an influence, without bias, and its standard error."""
-
-    square: Float[Tensor, "batch region height width"]
-    error: Float[Tensor, "batch region height width"]
-
-
-def estimated_influence(
-    denoiser: Denoiser,
-    x: Float[Tensor, "batch channel height width"],
-    sigma: Float[Tensor, " batch"],
-    condition: Shaped[Tensor, " batch *condition"],
-    regions: Bool[Tensor, "region rows columns"],
-    probes: Probes,
-) -> Estimate:
-    """Estimate the squared influence on whole regions: sums of squares over their pixels.
-
-    A probe weighs every channel of a region's pixels by a random sign v, and takes one gradient
-    J'v. Signs are independent, so the mean of |J'v|^2 at a pixel of x is the sum of the squared
-    norms of J there: one backward pass for a region instead of one per pixel and channel of it.
-    """
-    if regions.shape[1:] != x.shape[2:]:
-        raise ValueError(
-            f"regions are masks of {tuple(x.shape[2:])} pixels; got {tuple(regions.shape[1:])}"
-        )
-    generator = probes.generator
-    masks = regions.to(x)
-
-    def signs(image: Tensor, query: Tensor) -> Iterator[Tensor]:
-        shape = (len(image), *x.shape[1:])
-        for _ in range(probes.count):
-            sign = torch.randint(2, shape, generator=generator, device=generator.device)
-            yield (2 * sign - 1).to(x) * masks[query][:, None]
-
-    # Welford's running mean and sum of squared distances from it.
-    mean = x.new_zeros(len(x), len(regions), *x.shape[2:])
-    spread = torch.zeros_like(mean)
-    seen = x.new_zeros(len(x), len(regions), 1, 1)
-    call = _Call(denoiser, x, sigma, condition)
-    for image, query, square in call.pulled_back(len(regions), signs, probes.at_once):
-        seen[image, query] += 1
-        away = square - mean[image, query]
-        mean[image, query] += away / seen[image, query]
-        spread[image, query] += away * (square - mean[image, query])
-    return Estimate(mean, (spread / (probes.count - 1) / probes.count).sqrt())
 
 
 def object_influence(
@@ -167,15 +94,8 @@ def profile(
     return rings.scatter_add(2, away, influence.flatten(2))
 
 
-def share_within(rings: Float[Tensor, "*batch distance"], radius: int) -> Float[Tensor, "*batch"]:
-    """Return the share of a profile that comes from at most so far away (1: local)."""
-    return rings[..., : radius + 1].sum(dim=-1) / rings.sum(dim=-1)
-
-
 def radius_holding(rings: Float[Tensor, "*batch distance"], share: float) -> Int[Tensor, "*batch"]:
     """Return the smallest radius within which this share of a profile lies."""
-    if not 0 < share < 1:
-        raise ValueError(f"a share lies strictly between 0 and 1; got {share}")
     held = rings.cumsum(dim=-1)
     return (held < share * held[..., -1:]).sum(dim=-1)
 
@@ -218,15 +138,14 @@ class _Call:
         check_answer(answer, x)
         return answer
 
-    def pulled_back(
-        self, queries: int, cotangents: Cotangents, at_once: int
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield images, queries and the squared gradient for each cotangent, over channels.
+    def pulled_back(self, pixels: Tensor, at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield images, which of their pixels, and the squared gradient of each channel of these.
 
         Every image goes through the denoiser in as many copies as there is room for. Each copy
-        serves another query, and the same graph is walked back for all of them, so that the
+        serves another pixel, and the same graph is walked back for all of them, so that the
         forward pass, and what it keeps, are paid for once.
         """
+        queries = pixels.shape[1]
         for images in _parts(len(self.x), at_once, self.x.device):
             copies = max(1, min(queries, at_once // len(images)))
             image = images.repeat_interleave(copies)
@@ -236,10 +155,13 @@ class _Call:
                 answer = self.denoised(image, x)
             for first in range(0, queries, copies):
                 query = (first + turn).clamp(max=queries - 1)
-                # The last round may have fewer queries than copies.
+                # The last round may have fewer pixels than copies.
                 valid = first + turn < queries
-                for cotangent in cotangents(image, query):
-                    square = _gradient(answer, x, cotangent).square().sum(dim=1)
+                row, column = pixels[image, query].unbind(dim=1)
+                for channel in range(x.shape[1]):
+                    one_hot = torch.zeros_like(x)
+                    one_hot[torch.arange(len(image), device=x.device), channel, row, column] = 1
+                    square = _gradient(answer, x, one_hot).square().sum(dim=1)
                     yield image[valid], query[valid], square[valid]
             # Two graphs at a time would be twice the memory.
             del answer, x

@@ -21,6 +21,8 @@ from recombine.measure.subject import Findings
 from recombine.measurement import Measurement, Number
 from recombine.reader import Found, Reader
 
+BATCH = 1024
+"""The most images sampled at once."""
 SAMPLES = 256
 """With fewer samples of a K, nothing is called K_max."""
 LEAST = 0.5
@@ -46,11 +48,6 @@ class Request:
     present: Bool[Tensor, "batch object"]
     condition: Float[Tensor, " batch *condition"]
     image: Float[Tensor, "batch 3 height width"]
-
-    def __post_init__(self) -> None:
-        # A sample is compared with the places of another one, and a mean needs a spread.
-        if len(self.present) < 2:
-            raise ValueError(f"length is measured on 2 samples or more; got {len(self.present)}")
 
 
 @dataclass(frozen=True)
@@ -118,31 +115,20 @@ class Rule:
     """What the model was trained on, and what counts as success.
 
     `objects` and `labels` are the most objects in a training scene and the most it was conditioned
-    on. Strict is for models conditioned on all objects: others may add some. `batch` is the most
-    images sampled at once.
+    on. Strict is for models conditioned on all objects: others may add some.
     """
 
     objects: int
     labels: int
     strict: bool
-    batch: int = 1024
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.labels <= self.objects:
-            raise ValueError(f"expected 1 <= labels <= objects; got {self.labels}, {self.objects}")
-        if self.batch < 1:
-            raise ValueError(f"a batch holds at least 1 image; got {self.batch}")
 
 
 def outcome(
-    found: Found,
-    place: Float[Tensor, "batch object 2"],
-    present: Bool[Tensor, "batch object"],
-    radius: float = RADIUS,
+    found: Found, place: Float[Tensor, "batch object 2"], present: Bool[Tensor, "batch object"]
 ) -> Outcome:
     """Compare detected objects with the requested places."""
-    pairs = matched(found.place.to(place), found.present.to(present.device), place, present, radius)
-    hit, near = pairs >= 0, crowded(place, present, 2 * radius)
+    pairs = matched(found.place.to(place), found.present.to(present.device), place, present, RADIUS)
+    hit, near = pairs >= 0, crowded(place, present, 2 * RADIUS)
     counts = (each.sum(dim=1) for each in (near, near & hit))
     return Outcome(present.sum(dim=1), hit.sum(dim=1), found.count.to(present.device), *counts)
 
@@ -177,7 +163,7 @@ def length(
     generator: torch.Generator,
 ) -> Findings:
     """Sample what is requested for each K, and compare; the places of a few images are kept."""
-    images = drawn(requests, draw, generator, rule.batch)
+    images = drawn(requests, draw, generator)
     arrays: dict[str, Tensor] = {}
     outcomes: dict[int, dict[str, Outcome]] = {}
     for k in sorted(requests):
@@ -190,15 +176,14 @@ def length(
 
 
 def drawn(
-    requests: Mapping[int, Request], draw: Draw, generator: torch.Generator, batch: int
+    requests: Mapping[int, Request], draw: Draw, generator: torch.Generator
 ) -> dict[int, Tensor]:
     """Return the samples of each K, made together: small batches leave a GPU idle."""
-    conditions = [requests[k].condition for k in sorted(requests)]
-    parts = torch.cat(conditions).chunk(-(-sum(map(len, conditions)) // batch))
+    conditions = {k: requests[k].condition for k in sorted(requests)}
+    sizes = [len(each) for each in conditions.values()]
+    parts = torch.cat([*conditions.values()]).chunk(-(-sum(sizes) // BATCH))
     images = torch.cat([draw(part, generator).clamp(0, 1) for part in parts])
-    return dict(
-        zip(sorted(requests), images.split([len(each) for each in conditions]), strict=True)
-    )
+    return dict(zip(conditions, images.split(sizes), strict=True))
 
 
 def compared(

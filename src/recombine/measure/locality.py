@@ -238,9 +238,9 @@ def gathered(found: Mapping[float, LevelInfluence]) -> Findings:
             undefined[name] = f"at no sigma from {HIGH[0]:g} to {HIGH[1]:g} is there a defined one"
         if name == "pixel_locality":
             each |= {
-                f"{radius}@{level:.3g}": _mean(found[level].radii[radius])
+                f"{radius}@{level:.3g}": Measurement.mean(values.double().tolist()).clipped()
                 for level in defined
-                for radius in found[level].radii
+                for radius, values in found[level].radii.items()
             }
     return Findings(high | each, undefined=undefined)
 
@@ -266,11 +266,3 @@ def _defined(
     return {
         level: each for level, each in sums.items() if f"{name}@{level:.3g}" not in faint
     }, faint
-
-
-def _mean(values: Tensor) -> Measurement:
-    """Return the mean of radii; the interval is clipped at 0."""
-    numbers = [float(value) for value in values.tolist()]
-    if len(numbers) < 2:
-        return Measurement(numbers[0], None, None, n=1)
-    return Measurement.mean(numbers).clipped()

@@ -6,25 +6,24 @@ with every factor in the condition. What the numbers mean is declared in measure
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
-from recombine.measure.behaviour import LooksInside, PredictsHidden
 from recombine.measure.circuits import (
-    Attribution,
-    InputOf,
     Rows,
     by_composition,
     by_head,
+    influences,
     overlaps,
     polysemanticity,
 )
 from recombine.measure.renders import single_object_world
 from recombine.measure.subject import Findings, Subject, inapplicable
-from recombine.measurement import Measurement, averaged
+from recombine.measurement import Measurement
 from recombine.scene import Concepts, Factor, Scenes, concatenate
 from recombine.split import Split
 from recombine.worlds.files.celeba import CelebA
@@ -83,8 +82,8 @@ class Circuits:
     def _influences(
         self,
         subject: Subject,
-        objective: PredictsHidden,
-        layers: Mapping[str, InputOf],
+        objective: Any,
+        layers: Mapping[str, nn.Module],
         generator: torch.Generator,
     ) -> tuple[dict[str, Tensor], list[Concepts]]:
         """Return the influence of neurons on every input, and the composition of each."""
@@ -106,7 +105,7 @@ class Circuits:
             mine = numbers[:, turn::turns].flatten()
             hidden = mask.expand(len(mine), *mask.shape)
             inputs = (tokens[mine], hidden, condition[mine], *(each[mine] for each in noisy))
-            parts.append(Attribution(subject.precise, layers, inputs, quality).influences())
+            parts.append(influences(subject.precise, layers, inputs, quality))
             which += [every[each // self.samples] for each in mine.tolist()]
         return {name: torch.cat([part[name] for part in parts]) for name in layers}, which
 
@@ -115,10 +114,10 @@ class Circuits:
         return replace(self, samples=2, masks=1, layers=(0,))
 
 
-def masked_objective(measure: str, subject: Subject, split: Split) -> PredictsHidden:
+def masked_objective(measure: str, subject: Subject, split: Split) -> Any:
     """Return what the model was trained by, or say what the measurement needs."""
     objective = subject.training.objective
-    if not isinstance(objective, PredictsHidden):
+    if not hasattr(objective, "prediction_quality"):
         raise inapplicable(measure, "models that predict hidden tokens", objective)
     world = single_object_world(measure, subject.training, split)
     if isinstance(world, CelebA):
@@ -126,15 +125,15 @@ def masked_objective(measure: str, subject: Subject, split: Split) -> PredictsHi
     return objective
 
 
-def compared_layers(subject: Subject, layers: Sequence[int] = ()) -> dict[str, InputOf]:
+def compared_layers(subject: Subject, layers: Sequence[int] = ()) -> dict[str, nn.Module]:
     """Return where the neurons and heads of some layers, or of all, are found."""
     network = getattr(subject.precise, "__self__", subject.precise)
-    if not isinstance(network, LooksInside):
+    if not hasattr(network, "inside"):
         raise inapplicable(Circuits.name, "networks whose neurons and heads are known", network)
     found = {}
     for at, (neurons, heads) in network.inside(layers).items():
-        found[f"{NEURONS}{at}"] = InputOf(neurons)
-        found[f"{HEADS}{at}"] = InputOf(heads)
+        found[f"{NEURONS}{at}"] = neurons
+        found[f"{HEADS}{at}"] = heads
     return found
 
 
@@ -174,12 +173,20 @@ def next_value(which: Concepts, factors: Sequence[Factor], at: int) -> Concepts:
 def apart(
     pairs: Mapping[tuple[Concepts, Concepts], Measurement], samples: int
 ) -> dict[str, Measurement]:
-    """Return the mean overlap of compositions that differ in one factor, in two, and so on."""
+    """Return the mean overlap of compositions that differ in one factor, in two, and so on.
+
+    Its ends are the means of theirs: whether the overlaps depend on each other or not, the interval
+    of a mean is no wider.
+    """
     groups: dict[int, list[tuple[Concepts, Concepts]]] = {}
     for a, b in pairs:
         groups.setdefault(sum(x != y for x, y in zip(a, b, strict=True)), []).append((a, b))
     found = {}
     for factors, group in sorted(groups.items()):
         n = samples * len({which for pair in group for which in pair})
-        found[f"jaccard@apart{factors}"] = replace(averaged([pairs[each] for each in group]), n=n)
+        each = [pairs[pair] for pair in group]
+        value, low, high = (
+            fmean(getattr(one, name) for one in each) for name in ("value", "low", "high")
+        )
+        found[f"jaccard@apart{factors}"] = Measurement(value, low, high, n=n)
     return found

@@ -20,8 +20,6 @@ def matched(
     As many pairs as can be made within the radius (in the unit of the places), and of these the
     ones with the smallest total distance.
     """
-    if not 0 < radius < float("inf"):
-        raise ValueError(f"a radius is a positive number; got {radius}")
     gap = place[:, :, None].double().cpu() - found_place[:, None].double().cpu()
     share = gap.square().sum(dim=-1).sqrt() / radius
     allowed = (share <= 1) & present[:, :, None].cpu() & found_present[:, None].cpu()

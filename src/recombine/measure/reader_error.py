@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import torch
 
-from recombine.measure.behaviour import ReadsFactors
 from recombine.measure.composition import accuracies
 from recombine.measure.renders import fresh, single_object_world
 from recombine.measure.subject import Findings, Subject, inapplicable
@@ -31,7 +30,7 @@ class ReaderError:
     def __call__(self, subject: Subject, generator: torch.Generator) -> Findings:
         """Render, read and compare."""
         network = subject.training.network
-        if not isinstance(network, ReadsFactors):
+        if not hasattr(network, "factor_reader"):
             raise inapplicable(self.name, "readers of single objects", network)
         world = single_object_world(self.name, subject.training, self.split)
         reader = network.factor_reader(subject.denoiser)

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.measure.subject import TrainedOn, inapplicable
+from recombine.measure.subject import inapplicable
 from recombine.scene import Concepts, Scenes
 from recombine.split import Split
 from recombine.worlds.files.celeba import CelebA
@@ -24,7 +24,7 @@ SingleObjectWorld: TypeAlias = Shapes2D | Shapes3D | CelebA
 """Worlds of one object, or face, to an image."""
 
 
-def single_object_world(measure: str, training: TrainedOn, split: Split) -> SingleObjectWorld:
+def single_object_world(measure: str, training: Any, split: Split) -> SingleObjectWorld:
     """Return the world of a training, or say what the measurement needs."""
     world = training.world
     if not isinstance(world, SingleObjectWorld):

@@ -1,13 +1,13 @@
 """Length of a trained model: which places are requested, and by which rule a sample succeeds."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from recombine.condition import EncodesPlaces, Grid, all_objects_shuffled, one_object
 from recombine.measure.length import Request, Rule, length
-from recombine.measure.subject import Findings, Subject, TrainedOn, inapplicable
+from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.render.camera import places
 from recombine.scene import Scenes
 from recombine.worlds.clevr import Clevr
@@ -50,7 +50,7 @@ class Length:
         return replace(self, objects=(1, 2), samples=2)
 
 
-def scenes_with_places(measure: str, training: TrainedOn) -> tuple[Clevr, EncodesPlaces]:
+def scenes_with_places(measure: str, training: Any) -> tuple[Clevr, EncodesPlaces]:
     """Return the world and the encoder of places, or say what the measurement needs."""
     world, encode = training.world, training.conditioner.encode
     if not isinstance(world, Clevr):
@@ -60,7 +60,7 @@ def scenes_with_places(measure: str, training: TrainedOn) -> tuple[Clevr, Encode
     return world, encode
 
 
-def rule_of(training: TrainedOn) -> Rule:
+def rule_of(training: Any) -> Rule:
     """Return what counts as success: a model conditioned on one object may draw others."""
     most, one = training.world.objects[1], training.conditioner.select is one_object
     return Rule(objects=most, labels=1 if one else most, strict=not one)

@@ -1,7 +1,8 @@
 """What a measurement looks at, and what it finds.
 
 A measurement is a frozen value that applies to any training. It may look at a `Subject` and at
-nothing else; what depends on the kind of model is behaviour of that model (behaviour.py).
+nothing else. What depends on the kind of model is a method of its declared network or objective,
+such as `object_reader` of a detector or `target_spreads` of JEPA.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,31 +43,12 @@ def joined(findings: Sequence[Findings]) -> Findings:
 
 
 @runtime_checkable
-class TrainedOn(Protocol):
-    """What a model was trained on: the fields of a `Training` that a measurement may look at."""
-
-    @property
-    def world(self) -> Any: ...
-
-    @property
-    def conditioner(self) -> Any: ...
-
-    @property
-    def view(self) -> Any: ...
-
-    @property
-    def network(self) -> Any: ...
-
-    @property
-    def objective(self) -> Any: ...
-
-
-@runtime_checkable
 class Subject(Protocol):
     """A trained model, and what it was trained on."""
 
     @property
-    def training(self) -> TrainedOn: ...
+    def training(self) -> Any:
+        """The `Training`: its world, conditioner, view, network and objective."""
 
     @property
     def denoiser(self) -> Denoiser:

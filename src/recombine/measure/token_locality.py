@@ -8,9 +8,10 @@ Tokens are numbered row by row; a distance is the larger of the steps down and a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from math import inf, isqrt
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -39,19 +40,8 @@ ROUNDING = 100
 
 Predictor: TypeAlias = Callable[..., Any]
 """(tokens, hidden, condition) -> a prediction; its `output` is logits of ids, and of latents a
-vector or a `TokenMixture` for each token. The vector need not be a mean: in MAR it is the condition
-of its head."""
-
-
-@runtime_checkable
-class TokenMixture(Protocol):
-    """A mixture for each token; over the last axis of `log_weights`, weights add up to one."""
-
-    @property
-    def log_weights(self) -> Tensor: ...
-
-    @property
-    def means(self) -> Tensor: ...
+vector or a mixture (with `log_weights` and `means`) for each token. The vector need not be a mean:
+in MAR it is the condition of its head."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +129,14 @@ def token_influence(
 
     Of tokens that are hidden, and on the predictions of visible ones, the influence is 0.
     """
-    _check_tokens(tokens, hidden, other)
     ids, covered = not tokens.is_floating_point(), hidden.flatten(1)
-    before = _predictions(predictor, (tokens, hidden, condition), _law if ids else _mean, chunk)
+    read = partial(torch.softmax, dim=-1) if ids else _mean
+    before = _predictions(predictor, (tokens, hidden, condition), read, chunk)
     found = before.new_zeros(*covered.shape, covered.shape[1])
     image, cell = (~covered).nonzero(as_tuple=True)
     for of, at in zip(image.split(chunk), cell.split(chunk), strict=True):
         call = (_swapped(tokens[of], other[of], at), hidden[of], condition[of])
-        after = _predictions(predictor, call, _law if ids else _mean, chunk)
+        after = _predictions(predictor, call, read, chunk)
         found[of, at] = torch.where(covered[of], _moved(before[of], after, ids), 0)
     return found
 
@@ -157,7 +147,6 @@ def even_influence(
     other: Shaped[Tensor, " others *other"],
 ) -> Float[Tensor, "batch changed predicted"]:
     """Return what it is if every changed token has the same influence: the value at chance."""
-    _check_tokens(tokens, hidden, other)
     differs = tokens != other
     differs = (differs if differs.dim() == 3 else differs.any(dim=1)) & ~hidden
     return (differs.flatten(1)[:, :, None] & hidden.flatten(1)[:, None]).float()
@@ -172,11 +161,6 @@ def token_locality(
     undefined: None.
     """
     side = isqrt(influence.shape[1])
-    if influence.shape[1:] != (side**2, side**2):
-        shape = tuple(influence.shape[1:])
-        raise ValueError(f"influence is of each token of a square on each; got {shape}")
-    if radius < 1:
-        raise ValueError(f"other tokens are at least 1 cell away; got a radius of {radius}")
     line = torch.arange(side, device=influence.device)
     cells = torch.cartesian_prod(line, line)[None]
     near = distances(cells, side, side).flatten(2) <= radius
@@ -202,12 +186,7 @@ def factor_interaction(
     if the laws multiply, whatever those are divided by. Of latents l is the mean prediction. NaN
     where neither change by itself moves the prediction.
     """
-    _check_tokens(tokens, hidden, tokens)
-    changed = [_changed(condition, rows) for rows in (rows_a, rows_b)]
-    if (both := (changed[0] & changed[1]).nonzero()).numel():
-        image, factor = both[0].tolist()
-        raise ValueError(f"two factors are changed; factor {factor} of image {image} is by both")
-    together = torch.where(changed[0][..., None], rows_a, rows_b)
+    together = torch.where((rows_a != condition).any(dim=-1, keepdim=True), rows_a, rows_b)
     read = _mean if tokens.is_floating_point() else _centred
     plain, alone_a, alone_b, joint = (
         _predictions(predictor, (tokens, hidden, rows), read, chunk)
@@ -224,31 +203,15 @@ def over_images(values: Float[Tensor, " batch"], most: float = inf) -> Measureme
     """Return the mean over images that have a value, from 0 to `most`; None if there is none."""
     # Sums in another order may round to more than the whole.
     numbers = values[~values.isnan()].clamp(max=most).tolist()
-    if len(numbers) < 2:
-        return Measurement(numbers[0], None, None, n=1) if numbers else None
-    return Measurement.mean(numbers).clipped(most=most)
-
-
-Read: TypeAlias = Callable[[Any], Tensor]
-"""From the output for a batch to some numbers for each token."""
+    return Measurement.mean(numbers).clipped(most=most) if numbers else None
 
 
 def _predictions(
-    predictor: Predictor, call: Sequence[Tensor], read: Read, chunk: int
+    predictor: Predictor, call: Sequence[Tensor], read: Callable[[Any], Tensor], chunk: int
 ) -> Float[Tensor, "batch cell number"]:
-    """Return what is read from the predictions, token by token."""
-    if chunk < 1:
-        raise ValueError(f"a chunk is at least 1 image; got {chunk}")
+    """Return what is read from the predictions, token by token: some numbers for each."""
     parts = zip(*(each.split(chunk) for each in call), strict=True)
-    found = torch.cat([read(predictor(*part).output) for part in parts])
-    if found.shape[:-1] != call[1].shape:
-        expected = (*call[1].shape, "number")
-        raise ValueError(f"predictions have the shape {expected}; got {tuple(found.shape)}")
-    return found.flatten(1, 2)
-
-
-def _law(output: Any) -> Tensor:
-    return output.softmax(dim=-1)
+    return torch.cat([read(predictor(*part).output) for part in parts]).flatten(1, 2)
 
 
 def _centred(output: Any) -> Tensor:
@@ -258,7 +221,7 @@ def _centred(output: Any) -> Tensor:
 
 def _mean(output: Any) -> Tensor:
     """Return the mean prediction."""
-    if not isinstance(output, TokenMixture):
+    if not hasattr(output, "log_weights"):
         return output
     return (output.log_weights.exp()[..., None] * output.means).sum(dim=-2)
 
@@ -286,30 +249,3 @@ def _length(
 
 def _last_digits(prediction: Tensor) -> float:
     return ROUNDING * torch.finfo(prediction.dtype).eps
-
-
-def _changed(condition: Tensor, rows: Tensor) -> Bool[Tensor, "batch factor"]:
-    """Return which factors are changed in each image; some must be."""
-    if rows.shape != condition.shape:
-        expected = tuple(condition.shape)
-        raise ValueError(f"changed rows have the condition's shape {expected}; got {rows.shape}")
-    changed = (rows != condition).any(dim=-1)
-    if not changed.any(dim=1).all():
-        same = int((~changed.any(dim=1)).nonzero()[0])
-        raise ValueError(f"each image has a factor changed; the rows of image {same} are the same")
-    return changed
-
-
-def _check_tokens(tokens: Tensor, hidden: Tensor, other: Tensor) -> None:
-    """Raise unless these are the tokens of as many images, and the same kind of others."""
-    expected = (len(tokens), *tokens.shape[-2:])
-    if tokens.dim() not in (3, 4) or hidden.shape != expected:
-        raise ValueError(
-            f"tokens are ids (batch, side, side) or latents (batch, latent, side, side), and "
-            f"hidden is a mask of them; got {tuple(tokens.shape)} and {tuple(hidden.shape)}"
-        )
-    if other.shape != tokens.shape or other.dtype != tokens.dtype:
-        raise ValueError(
-            f"others are {tokens.dtype} of {tuple(tokens.shape)}, as the tokens are; "
-            f"got {other.dtype} of {tuple(other.shape)}"
-        )

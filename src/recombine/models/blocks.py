@@ -1,29 +1,19 @@
 """What the networks are built of. Norms are over the channels of one place, hence local."""
 
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from recombine.models.entry import ContextTokens, Entry, Tokens, Vector, check_shape
+from recombine.models.entry import Channels, Entry, FactorRows, Tokens, Vector, check_shape
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
-@runtime_checkable
-class Network(Protocol):
-    """A declared network: a frozen value that can be built, with fresh weights each time.
-
-    What is built maps (x, clock, condition) to an image, see `Preconditioned`.
-    """
-
-    def build(self) -> nn.Module: ...
-
-
-def parameters_of(declared: Network) -> int:
-    """Return how many numbers a network learns, without making them."""
+def parameters_of(declared: Any) -> int:
+    """Return how many numbers a declared network learns, without making them."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in declared.build().parameters())
 
@@ -92,10 +82,10 @@ class Embedding(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(
-        self, clock: Float[Tensor, " batch"], vector: Float[Tensor, "batch feature"] | None = None
+        self, clock: Float[Tensor, " batch"], condition: Shaped[Tensor, "..."] | None = None
     ) -> Float[Tensor, "batch width"]:
         level = F.silu(self.out(F.silu(self.noise(self.waves(clock)))))
-        return level if self.condition is None else level + self.condition(vector)
+        return level if self.condition is None else level + self.condition(condition, clock)
 
 
 class VectorEmbedding(nn.Module):
@@ -103,14 +93,37 @@ class VectorEmbedding(nn.Module):
 
     def __init__(self, entry: Vector, width: int) -> None:
         super().__init__()
+        self.entry = entry
         self.waves = Waves(entry.waves, 0.5, 16.0) if entry.waves else None
         each = self.waves.width if self.waves else 1
         self.layer = condition_layer(entry.width * each, width)
 
-    def forward(self, vector: Float[Tensor, "batch feature"]) -> Float[Tensor, "batch width"]:
+    def forward(
+        self, condition: Shaped[Tensor, " batch *condition"], like: Float[Tensor, " batch"]
+    ) -> Float[Tensor, "batch width"]:
+        flat = condition.flatten(1) if condition.dim() > 1 else condition
+        expected = (len(like), self.entry.width)
+        check_shape(flat.shape == expected, self.entry, expected, condition)
+        vector = flat.to(like.dtype)
         if self.waves is not None:
             vector = (self.waves(vector) - self.waves(torch.zeros_like(vector))).flatten(1)
         return self.layer(vector)
+
+
+def with_channels(
+    x: Float[Tensor, "batch channel height width"],
+    entry: Entry,
+    condition: Shaped[Tensor, " batch *condition"],
+) -> Float[Tensor, "batch channel_and_map height width"]:
+    """Return the image with the maps of the condition as further channels, if it is such maps."""
+    if not isinstance(entry, Channels):
+        return x
+    maps = condition[:, None] if condition.dim() == 3 else condition
+    good = maps.dim() == 4 and maps.shape[:2] == (len(x), entry.count)
+    check_shape(good, entry, (len(x), entry.count, "height", "width"), condition)
+    # nearest-exact samples at pixel centres, so that no side that fails to divide is favoured.
+    maps = F.interpolate(maps.to(x.dtype), x.shape[2:], mode="nearest-exact")
+    return torch.cat([x, maps], dim=1)
 
 
 def condition_layer(inputs: int, width: int) -> nn.Linear:
@@ -123,17 +136,18 @@ def condition_layer(inputs: int, width: int) -> nn.Linear:
 class FactorTokens(nn.Module):
     """One prefix token for each factor: its value, or a learned null where it is not given."""
 
-    def __init__(self, factors: int, features: int, width: int) -> None:
+    def __init__(self, entry: FactorRows, width: int) -> None:
         super().__init__()
-        self.row = features + 1
-        self.values = nn.ModuleList(condition_layer(self.row, width) for _ in range(factors))
-        self.null = nn.Parameter(torch.randn(factors, width))
+        self.entry = entry
+        rows = entry.features + 1
+        self.values = nn.ModuleList(condition_layer(rows, width) for _ in range(entry.factors))
+        self.null = nn.Parameter(torch.randn(entry.factors, width))
 
     def forward(
         self, condition: Float[Tensor, "batch factor row"]
     ) -> Float[Tensor, "batch factor width"]:
-        expected = (len(condition), len(self.values), self.row)
-        check_shape(condition.shape == expected, "factor tokens", expected, condition)
+        expected = (len(condition), self.entry.factors, self.entry.features + 1)
+        check_shape(condition.shape == expected, self.entry, expected, condition)
         given = condition[..., -1:] != 0
         rows = condition.to(self.null.dtype).masked_fill(~given, 0).unbind(1)
         values = [layer(row) for layer, row in zip(self.values, rows, strict=True)]
@@ -141,21 +155,29 @@ class FactorTokens(nn.Module):
 
 
 class TokenEmbedding(nn.Module):
-    """Context tokens behind one that is always there: attention needs somewhere to go."""
+    """Condition tokens behind one that is always present: attention needs somewhere to go."""
 
     def __init__(self, entry: Tokens, width: int) -> None:
         super().__init__()
+        self.entry = entry
         self.waves = Waves(6, 0.5, 16.0)
         self.inner = nn.Linear((entry.width - 1) * self.waves.width, width)
         self.outer = nn.Linear(width, width)
         self.null = nn.Parameter(torch.randn(width))
 
     def forward(
-        self, context: ContextTokens
+        self, condition: Shaped[Tensor, " batch *condition"], like: Float[Tensor, " batch"]
     ) -> tuple[Float[Tensor, "batch token width"], Bool[Tensor, "batch token"]]:
-        tokens = self.outer(F.silu(self.inner(self.waves(context.tokens).flatten(2))))
+        width, most = self.entry.width, self.entry.most
+        good = condition.dim() == 3 and condition.shape[::2] == (len(like), width)
+        good = good and condition.shape[1] <= most
+        check_shape(good, self.entry, (len(like), f"at most {most}", width), condition)
+        present = condition[..., -1] != 0
+        # Not a product: what an absent token holds may be anything, NaN included.
+        tokens = condition[..., :-1].to(like.dtype).masked_fill(~present[..., None], 0)
+        tokens = self.outer(F.silu(self.inner(self.waves(tokens).flatten(2))))
         null = self.null.to(tokens.dtype).expand(len(tokens), 1, -1)
-        return torch.cat([null, tokens], dim=1), F.pad(context.present, (1, 0), value=True)
+        return torch.cat([null, tokens], dim=1), F.pad(present, (1, 0), value=True)
 
 
 class Attention(nn.Module):

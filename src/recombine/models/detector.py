@@ -20,6 +20,8 @@ from recombine.reader import Found
 from recombine.scene import Factor
 from recombine.worlds.clevr import Clevr
 
+AT_ONCE = 64
+"""Images that are read together."""
 UNSURE = -4.0
 """The logit of a centre before training: nearly every cell has none."""
 
@@ -189,27 +191,26 @@ def resized(
 class DetectorReader:
     """Finds objects in images of any size; those below `threshold` in confidence are left out.
 
-    `most` objects are found in an image, the surest first; `at_once` images are read together.
+    At most `most` objects are found in an image, the surest first.
     """
 
     network: Callable[..., Tensor]
     of: Detector = Detector()
     threshold: float = 0.4
     most: int = 24
-    at_once: int = 64
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
             raise ValueError(f"a threshold lies in [0, 1]; got {self.threshold}")
-        if not 1 <= self.most <= self.of.side**2 or self.at_once < 1:
-            raise ValueError(f"most and at_once are at least 1; got {self.most}, {self.at_once}")
+        if not 1 <= self.most <= self.of.side**2:
+            raise ValueError(f"at least 1 object is found, at most one a cell; got {self.most}")
 
     @torch.no_grad()
     def __call__(self, images: Float[Tensor, "batch 3 height width"]) -> Found:
         """Return what is in the images, on their device."""
         if not len(images):
             raise ValueError("a reader reads at least 1 image; got none")
-        found = [self._read(some) for some in images.split(self.at_once)]
+        found = [self._read(some) for some in images.split(AT_ONCE)]
         return Found(*(torch.cat(each) for each in zip(*found, strict=True)))
 
     def _read(self, images: Float[Tensor, "batch 3 height width"]) -> tuple[Tensor, ...]:
@@ -222,8 +223,8 @@ class DetectorReader:
         # What is left out may stand between what is not: the present come first.
         order = (~sure).byte().argsort(dim=1, stable=True)
         return (
-            place.gather(1, order[..., None].expand_as(place)),
-            found.concepts.gather(1, order[..., None].expand_as(found.concepts)),
+            place.take_along_dim(order[..., None], 1),
+            found.concepts.take_along_dim(order[..., None], 1),
             found.confidence.gather(1, order),
             sure.gather(1, order),
         )

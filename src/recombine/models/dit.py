@@ -15,6 +15,7 @@ from recombine.models.blocks import (
     modulated,
     positions,
     rms,
+    with_channels,
     zeroed,
 )
 from recombine.models.entry import (
@@ -25,7 +26,6 @@ from recombine.models.entry import (
     Vector,
     check_counts,
     check_image,
-    read,
 )
 
 
@@ -66,14 +66,11 @@ class DiTModule(nn.Module):
         super().__init__()
         self.of = of
         maps = of.entry.count if isinstance(of.entry, Channels) else 0
-        tokens = isinstance(of.entry, Tokens)
+        tokens = of.entry if isinstance(of.entry, Tokens) else None
         self.embedding = Embedding(of.width, of.entry)
-        self.tokens = TokenEmbedding(of.entry, of.width) if isinstance(of.entry, Tokens) else None
-        self.factors = (
-            FactorTokens(of.entry.factors, of.entry.features, of.width)
-            if isinstance(of.entry, FactorRows)
-            else None
-        )
+        self.tokens = None if tokens is None else TokenEmbedding(tokens, of.width)
+        rows = of.entry if isinstance(of.entry, FactorRows) else None
+        self.factors = None if rows is None else FactorTokens(rows, of.width)
         self.inlet = nn.Linear((of.channels + maps) * of.patch**2, of.width)
         where = positions(of.size // of.patch, of.width).flatten(1).T
         self.register_buffer("where", where, persistent=False)
@@ -98,17 +95,17 @@ class DiTModule(nn.Module):
         It has the channels of the image, unless the outlet was replaced (`CodeDenoiser`).
         """
         check_image(x, self.of.channels, self.of.size)
-        given = read(self.of.entry, condition, x)
-        context = () if self.tokens is None else self.tokens(given.context)
-        modulation = self.modulation(self.embedding(clock.to(x.dtype), given.vector))
+        clock = clock.to(x.dtype)
+        context = () if self.tokens is None else self.tokens(condition, clock)
+        modulation = self.modulation(self.embedding(clock, condition))
         *each, last = modulation.split(self.shares, dim=1)
-        seen = x if given.channels is None else torch.cat([x, given.channels], dim=1)
+        seen = with_channels(x, self.of.entry, condition)
         patches = F.pixel_unshuffle(seen, self.of.patch).flatten(2).transpose(1, 2)
         hidden = self.inlet(patches)
         hidden = hidden + self.where.to(hidden.dtype)
         places = hidden.shape[1]
         if self.factors is not None:
-            hidden = torch.cat([self.factors(given.rows).to(hidden.dtype), hidden], dim=1)
+            hidden = torch.cat([self.factors(condition).to(hidden.dtype), hidden], dim=1)
         for block, part in zip(self.blocks, each, strict=True):
             hidden = block(hidden, part, *context)
             if states is not None:

@@ -1,31 +1,13 @@
-"""How a condition enters a network: as one vector, as input channels, or as tokens to attend to.
+"""How a condition enters a network: as one vector, as input channels, or as tokens.
 
 The choice matters. Channels lie under convolutions, which build conditional locality in; a vector
 reaches every pixel equally; tokens are attended to by every pixel, or stand among the image's own.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
-
-
-class ContextTokens(NamedTuple):
-    """Tokens to attend to, and which of them are there."""
-
-    tokens: Float[Tensor, "batch token feature"]
-    present: Bool[Tensor, "batch token"]
-
-
-class NetworkCondition(NamedTuple):
-    """A condition in the form that its network takes; the other forms are None."""
-
-    vector: Float[Tensor, "batch feature"] | None = None
-    channels: Float[Tensor, "batch map height width"] | None = None
-    context: ContextTokens | None = None
-    rows: Float[Tensor, "batch factor row"] | None = None
 
 
 @dataclass(frozen=True)
@@ -42,15 +24,6 @@ class Vector:
     def __post_init__(self) -> None:
         check_counts(self, "waves")
 
-    def __call__(
-        self,
-        condition: Shaped[Tensor, " batch *condition"],
-        x: Float[Tensor, "batch channel height width"],
-    ) -> NetworkCondition:
-        flat = condition.flatten(1) if condition.dim() > 1 else condition
-        check_shape(flat.shape == (len(x), self.width), self, (len(x), self.width), condition)
-        return NetworkCondition(vector=flat.to(x.dtype))
-
 
 @dataclass(frozen=True)
 class Channels:
@@ -63,18 +36,6 @@ class Channels:
 
     def __post_init__(self) -> None:
         check_counts(self)
-
-    def __call__(
-        self,
-        condition: Shaped[Tensor, " batch *condition"],
-        x: Float[Tensor, "batch channel height width"],
-    ) -> NetworkCondition:
-        maps = condition[:, None] if condition.dim() == 3 else condition
-        good = maps.dim() == 4 and maps.shape[:2] == (len(x), self.count)
-        check_shape(good, self, (len(x), self.count, "height", "width"), condition)
-        # nearest-exact samples at pixel centres, so that no side that fails to divide is favoured.
-        maps = F.interpolate(maps.to(x.dtype), x.shape[2:], mode="nearest-exact")
-        return NetworkCondition(channels=maps)
 
 
 @dataclass(frozen=True)
@@ -92,19 +53,6 @@ class Tokens:
         if self.width < 2:
             raise ValueError(f"a token has a number and a flag at least; got width {self.width}")
 
-    def __call__(
-        self,
-        condition: Shaped[Tensor, " batch *condition"],
-        x: Float[Tensor, "batch channel height width"],
-    ) -> NetworkCondition:
-        good = condition.dim() == 3 and condition.shape[::2] == (len(x), self.width)
-        good = good and condition.shape[1] <= self.most
-        check_shape(good, self, (len(x), f"at most {self.most}", self.width), condition)
-        present = condition[..., -1] != 0
-        # Not a product: what an absent token holds may be anything, NaN included.
-        tokens = condition[..., :-1].to(x.dtype).masked_fill(~present[..., None], 0)
-        return NetworkCondition(context=ContextTokens(tokens, present))
-
 
 @dataclass(frozen=True)
 class FactorRows:
@@ -119,27 +67,9 @@ class FactorRows:
     def __post_init__(self) -> None:
         check_counts(self)
 
-    def __call__(
-        self,
-        condition: Shaped[Tensor, " batch *condition"],
-        x: Float[Tensor, "batch channel height width"],
-    ) -> NetworkCondition:
-        expected = (len(x), self.factors, self.features + 1)
-        check_shape(condition.shape == expected, self, expected, condition)
-        return NetworkCondition(rows=condition.to(x.dtype))
-
 
 Entry: TypeAlias = Vector | Channels | Tokens | FactorRows | None
 """None is for unconditional networks: any condition is accepted and ignored."""
-
-
-def read(
-    entry: Entry,
-    condition: Shaped[Tensor, " batch *condition"],
-    x: Float[Tensor, "batch channel height width"],
-) -> NetworkCondition:
-    """Return the condition as the network takes it, in the precision of the image."""
-    return NetworkCondition() if entry is None else entry(condition, x)
 
 
 def check_counts(declared: object, *but: str) -> None:

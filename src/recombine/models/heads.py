@@ -7,13 +7,12 @@ that conditions a small denoiser of that token (MAR).
 
 from dataclasses import dataclass
 from math import log
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from recombine.denoiser import Preconditioned
 from recombine.models.blocks import Embedding, closeness, gated, modulated, rms, zeroed
 from recombine.models.entry import check_counts
 
@@ -24,22 +23,8 @@ class LogitHead:
 
     count: int = 256
 
-    discrete: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         check_counts(self)
-
-    def shape(self, side: int) -> tuple[int, ...]:
-        """Return the shape of one image's tokens."""
-        return (side, side)
-
-    def inlet(self, width: int) -> nn.Module:
-        """Return the first layer: from tokens to the trunk's."""
-        return nn.Embedding(self.count, width)
-
-    def outlet(self, width: int) -> nn.Module:
-        """Return the last layer: from the trunk's tokens to predictions."""
-        return zeroed(nn.Linear(width, self.count))
 
 
 @runtime_checkable
@@ -66,22 +51,9 @@ class DistanceHead:
     least: float = 0.02
     separate: bool = False
 
-    discrete: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        check_least(self.least, "around a vector")
-
-    def shape(self, side: int) -> tuple[int, ...]:
-        """Return the shape of one image's tokens."""
-        return (side, side)
-
-    def inlet(self, width: int) -> nn.Module:
-        """Return the first layer: from tokens to the trunk's."""
-        return VectorInlet(self, width)
-
-    def outlet(self, width: int) -> nn.Module:
-        """Return the last layer: from the trunk's tokens to predictions."""
-        return DistanceOutlet(self, width)
+        if not 0 < self.least < float("inf"):
+            raise ValueError(f"the least width around a vector is positive; got {self.least}")
 
 
 @dataclass(frozen=True)
@@ -96,23 +68,10 @@ class MixtureHead:
     components: int = 16
     least: float = 1e-3
 
-    discrete: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         check_counts(self)
-        check_least(self.least, "of a Gaussian")
-
-    def shape(self, side: int) -> tuple[int, ...]:
-        """Return the shape of one image's tokens."""
-        return (self.latent, side, side)
-
-    def inlet(self, width: int) -> nn.Module:
-        """Return the first layer: from tokens to the trunk's."""
-        return nn.Linear(self.latent, width)
-
-    def outlet(self, width: int) -> nn.Module:
-        """Return the last layer: from the trunk's tokens to predictions."""
-        return MixtureOutlet(self, width)
+        if not 0 < self.least < float("inf"):
+            raise ValueError(f"the least width of a Gaussian is positive; got {self.least}")
 
 
 @dataclass(frozen=True)
@@ -127,35 +86,33 @@ class DiffusionHead:
     width: int = 192
     sigma_data: float = 0.5
 
-    discrete: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         check_counts(self)
 
-    def shape(self, side: int) -> tuple[int, ...]:
-        """Return the shape of one image's tokens."""
-        return (self.latent, side, side)
-
-    def inlet(self, width: int) -> nn.Module:
-        """Return the first layer: from tokens to the trunk's."""
-        return nn.Linear(self.latent, width)
-
-    def outlet(self, width: int) -> nn.Module:
-        """Return the last layer: the trunk's tokens as they are."""
-        return nn.Identity()
-
-    def denoiser(self, width: int) -> nn.Module:
-        """Return the denoiser of tokens, conditioned on vectors of this width."""
-        return Preconditioned(TokenDenoiser(self, width), self.sigma_data)
-
-
-def check_least(least: float, whose: str) -> None:
-    """Raise unless a least width is one."""
-    if not 0 < least < float("inf"):
-        raise ValueError(f"the least width {whose} is positive; got {least}")
-
 
 Head: TypeAlias = LogitHead | DistanceHead | MixtureHead | DiffusionHead
+
+
+def inlet(head: Head, width: int) -> nn.Module:
+    """Return the first layer of a trunk: from tokens to features."""
+    if isinstance(head, LogitHead):
+        return nn.Embedding(head.count, width)
+    if isinstance(head, DistanceHead):
+        return VectorInlet(head, width)
+    return nn.Linear(head.latent, width)
+
+
+def outlet(head: Head, width: int) -> nn.Module:
+    """Return the last layer of a trunk: from features to predictions."""
+    match head:
+        case LogitHead():
+            return zeroed(nn.Linear(width, head.count))
+        case DistanceHead():
+            return DistanceOutlet(head, width)
+        case MixtureHead():
+            return MixtureOutlet(head, width)
+        case DiffusionHead():
+            return nn.Identity()
 
 
 class GaussianMixture(NamedTuple):

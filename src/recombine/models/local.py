@@ -1,15 +1,12 @@
 """A denoiser that is local by construction: each cell depends on its window and nothing else.
 
-The image is cut into cells. The output for a cell depends on the noisy pixels of the
-(2k+1) x (2k+1) cells around it, on the condition at these cells, on the noise level and on the
-cell's place: the networks 2L and 3L of Bradley 2025, who ran a network on every window in turn.
-Here one pass computes all cells.
+The output for a cell depends on the noisy pixels of the (2k+1) x (2k+1) cells around it, on the
+condition at these cells, on the noise level and on the cell's place: the networks 2L and 3L of
+Bradley 2025, who ran a network on every window in turn. Here one pass computes all cells.
 
-Two convolutions over the grid of cells read the window, one of radius ceil(k/2) and one of radius
-floor(k/2), with per-cell blocks between: together they reach exactly k cells. One wide
-convolution would be exact too, but could not build on features of neighbouring cells; more than
-two would leave small windows no radius to share. Conditions come in after the second: earlier,
-they would travel with the pixels and widen the window.
+Two convolutions over the grid of cells read the window, of radius ceil(k/2) and floor(k/2), with
+per-cell blocks between: together they reach exactly k cells. Conditions come in after the second:
+earlier, they would travel with the pixels and widen the window.
 """
 
 from dataclasses import dataclass
@@ -118,7 +115,11 @@ class LocalModule(nn.Module):
         self.embedding = Embedding(of.embedding)
         self.place = nn.Linear(where.shape[-1], of.embedding)
         self.border = nn.Linear((2 * of.window + 1) ** 2, of.embedding, bias=False)
-        self.condition = condition_embedding(of)
+        self.condition: CellEmbedding | PlaceEmbedding | None = None
+        if isinstance(of.entry, Cells):
+            self.condition = CellEmbedding(of, of.entry)
+        elif isinstance(of.entry, Places):
+            self.condition = PlaceEmbedding(of, of.entry)
         self.first = WindowLayer(pixels, of, of.radii[0])
         self.second = WindowLayer(of.width, of, of.radii[1])
         self.outlet = zeroed(nn.Conv2d(of.width, pixels, 1))
@@ -190,10 +191,10 @@ def windows(
 class CellEmbedding(nn.Module):
     """The marked cells of a window as a vector: `Cells`."""
 
-    def __init__(self, of: Local, nearest: bool) -> None:
+    def __init__(self, of: Local, entry: Cells) -> None:
         super().__init__()
         self.of = of
-        self.nearest = nearest
+        self.nearest = entry.nearest
         self.embed = condition_layer((2 * of.window + 1) ** 2, of.embedding)
         self.register_buffer("nearness", nearness(of.window), persistent=False)
         self.nearness: Tensor
@@ -209,17 +210,6 @@ class CellEmbedding(nn.Module):
         if self.nearest:
             near = marked * self.nearness.to(marked.dtype)
             marked = marked * (near == near.amax(dim=-1, keepdim=True))
-        return self.embed(marked)
-
-    def at(self, condition: Tensor, x: Tensor, row: int, column: int) -> Tensor:
-        """Return the embedding of one cell: the naive twin of `forward`."""
-        side, wide = 2 * self.of.window + 1, F.pad(condition.to(x.dtype), [self.of.window] * 4)
-        marked = wide[:, row : row + side, column : column + side].flatten(1)
-        if self.nearest:
-            order = nearness(self.of.window).argsort(descending=True).tolist()
-            for bits in marked:
-                first = next((cell for cell in order if bits[cell]), None)
-                bits[[cell for cell in order if cell != first]] = 0
         return self.embed(marked)
 
 
@@ -261,35 +251,8 @@ class PlaceEmbedding(nn.Module):
             away = offset.square().sum(dim=-1).masked_fill(~kept, torch.inf)
             first = torch.zeros_like(kept).scatter(-1, away.argmin(dim=-1, keepdim=True), True)
             kept = kept & first
-        each = self.each(offset)
+        each = F.silu(self.inner(self.waves(offset).flatten(-2)))
         return self.outer((each * kept[..., None]).sum(dim=-2))
-
-    def each(self, offset: Float[Tensor, "*place 2"]) -> Float[Tensor, "*place embedding"]:
-        """Return the features of a place for a cell, given how far right and down of it it lies."""
-        return F.silu(self.inner(self.waves(offset).flatten(-2)))
-
-    def at(self, condition: Tensor, x: Tensor, row: int, column: int) -> Tensor:
-        """Return the embedding of one cell: the naive twin of `forward`."""
-        found, reach = [], self.of.window
-        for places in condition.to(x.dtype):
-            place = places[places[:, 2] != 0, :2] * self.of.cells
-            held = place.floor().clamp(0, self.of.cells - 1)
-            offset = place - torch.tensor([column, row]).to(place)
-            near = ((held - torch.tensor([column, row]).to(place)).abs() <= reach).all(dim=1)
-            offset = offset[near] - 0.5
-            if self.nearest and len(offset):
-                offset = offset[offset.norm(dim=1).argmin()][None]
-            found.append(self.outer(self.each(offset).sum(dim=0)))
-        return torch.stack(found)
-
-
-def condition_embedding(of: Local) -> CellEmbedding | PlaceEmbedding | None:
-    """Return the weights that embed the condition, if there is one."""
-    if of.entry is None:
-        return None
-    if isinstance(of.entry, Cells):
-        return CellEmbedding(of, of.entry.nearest)
-    return PlaceEmbedding(of, of.entry)
 
 
 def patchwise(
@@ -298,14 +261,14 @@ def patchwise(
     clock: Float[Tensor, " batch"],
     condition: Shaped[Tensor, " batch *condition"],
 ) -> Float[Tensor, "batch channel height width"]:
-    """Compute cell by cell, each from a cut-out of its own window: the naive twin of one pass."""
+    """Compute cell by cell, each from the pixels of its own window: the naive twin of one pass."""
     of, answer = network.of, torch.empty_like(x)
+    given = None if network.condition is None else network.condition(condition, x)
     side, wide = (2 * of.window + 1) * of.pixels, F.pad(x, [of.window * of.pixels] * 4)
     for row, column in product(range(of.cells), repeat=2):
         top, left = row * of.pixels, column * of.pixels
         patch = wide[:, :, top : top + side, left : left + side]
-        at = network.condition
-        vector = None if at is None else at.at(condition, x, row, column)
+        vector = None if given is None else given[:, row, column]
         cell = _one_cell(network, patch, clock, vector, (row, column))
         answer[:, :, top : top + of.pixels, left : left + of.pixels] = cell
     return answer

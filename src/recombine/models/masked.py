@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
+from recombine.denoiser import Preconditioned
 from recombine.models.blocks import (
     FactorTokens,
     Transformer,
@@ -21,8 +22,18 @@ from recombine.models.blocks import (
     rms,
     zeroed,
 )
-from recombine.models.entry import check_counts, check_shape
-from recombine.models.heads import DiffusionHead, DistanceOutlet, GaussianMixture, Head, LogitHead
+from recombine.models.entry import FactorRows, check_counts, check_shape
+from recombine.models.heads import (
+    DiffusionHead,
+    DistanceHead,
+    DistanceOutlet,
+    GaussianMixture,
+    Head,
+    LogitHead,
+    TokenDenoiser,
+    inlet,
+    outlet,
+)
 
 
 @dataclass(frozen=True)
@@ -50,9 +61,15 @@ class Masked:
         head_width(self.width, self.heads)
 
     @property
+    def discrete(self) -> bool:
+        """Whether tokens are codes, not latents."""
+        return isinstance(self.head, LogitHead | DistanceHead)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one image's tokens."""
-        return self.head.shape(self.side)
+        latent = () if isinstance(self.head, LogitHead | DistanceHead) else (self.head.latent,)
+        return (*latent, self.side, self.side)
 
     def build(self) -> "MaskedModule":
         """Return the network with fresh weights."""
@@ -84,18 +101,19 @@ class MaskedModule(nn.Module):
     def __init__(self, of: Masked) -> None:
         super().__init__()
         self.of = of
-        self.factor_tokens = None if of.adaln else FactorTokens(of.factors, of.features, of.width)
+        rows = FactorRows(of.factors, of.features)
+        self.factor_tokens = None if of.adaln else FactorTokens(rows, of.width)
         self.adaln = AdaLN(of) if of.adaln else None
-        self.inlet = of.head.inlet(of.width)
+        self.inlet = inlet(of.head, of.width)
         self.mask = nn.Parameter(torch.randn(of.width))
         where = positions(of.side, of.width).flatten(1).T
         self.register_buffer("where", where, persistent=False)
         self.where: Tensor
         self.blocks = nn.ModuleList(Transformer(of.width, of.heads) for _ in range(of.layers))
-        self.outlet = of.head.outlet(of.width)
+        self.outlet = outlet(of.head, of.width)
         self.head: nn.Module | None = None
         if isinstance(of.head, DiffusionHead):
-            self.head = of.head.denoiser(of.width)
+            self.head = Preconditioned(TokenDenoiser(of.head, of.width), of.head.sigma_data)
 
     def forward(
         self,
@@ -114,19 +132,21 @@ class MaskedModule(nn.Module):
         places = x.shape[1]
         if self.factor_tokens is not None:
             x = torch.cat([self.factor_tokens(condition), x], dim=1)
-        *each, end = self._modulations(condition)
+        shares = [None] * (self.of.layers + 1) if self.adaln is None else self.adaln(condition)
+        *each, end = shares
         states = []
         for block, modulation in zip(self.blocks, each, strict=True):
             x = block(x, modulation)
             states.append(x[:, -places:])
-        shift, scale = (None, None) if end is None else end[:, None].chunk(2, dim=-1)
-        last = modulated(rms(states[-1]), shift, scale)
+        last = rms(states[-1])
+        if end is not None:
+            last = modulated(last, *end[:, None].chunk(2, dim=-1))
         last = last.unflatten(1, (self.of.side, self.of.side))
         # Logits and likelihoods need more digits than mixed precision leaves them.
         with torch.autocast(last.device.type, enabled=False):
-            last, outlet = last.to(self.mask.dtype), self.outlet
-            output = outlet(last)
-            vectors = outlet.vector(last) if isinstance(outlet, DistanceOutlet) else None
+            last, final = last.to(self.mask.dtype), self.outlet
+            output = final(last)
+            vectors = final.vector(last) if isinstance(final, DistanceOutlet) else None
         if noisy is None or sigma is None:
             return Predicted(output, tuple(states), vectors=vectors)
         return Predicted(output, tuple(states), denoised=self._denoised(output, noisy, sigma))
@@ -144,16 +164,15 @@ class MaskedModule(nn.Module):
             parts[layer] = (block.get_submodule("outer"), block.get_submodule("attention.out"))
         return parts
 
-    def _modulations(self, condition: Tensor) -> Sequence[Tensor | None]:
-        """Return the modulation of each layer and of the outlet; None with prefix tokens."""
-        if self.adaln is None:
-            return (None,) * (self.of.layers + 1)
-        return self.adaln(condition)
-
     def _embedded(self, tokens: Tensor, hidden: Tensor) -> Tensor:
-        check_tokens(tokens, self.of)
+        kind = "ids" if self.of.discrete else "latents"
+        if tokens.shape[1:] != self.of.shape or tokens.is_floating_point() == self.of.discrete:
+            raise ValueError(
+                f"this network reads {kind} of the shape {self.of.shape}; "
+                f"got {tokens.dtype} of {tuple(tokens.shape[1:])}"
+            )
         covered = hidden.flatten(1)[..., None]
-        if self.of.head.discrete:
+        if self.of.discrete:
             seen = self.inlet(tokens.flatten(1).masked_fill(covered[..., 0], 0))
         else:
             # Not a product: what is hidden may be anything, NaN included.
@@ -166,16 +185,6 @@ class MaskedModule(nn.Module):
         vectors = vector[:, None].expand(*sigma.shape, -1)
         rows = self.head(noisy.flatten(0, 3), sigma.flatten(), vectors.flatten(0, 3))
         return rows.reshape(noisy.shape)
-
-
-def check_tokens(tokens: Tensor, of: Masked) -> None:
-    """Raise unless a batch holds the tokens that a network was declared for."""
-    kind = "ids" if of.head.discrete else "latents"
-    if tokens.shape[1:] != of.shape or tokens.is_floating_point() != (kind == "latents"):
-        raise ValueError(
-            f"this network reads {kind} of the shape {of.shape}; "
-            f"got {tokens.dtype} of {tuple(tokens.shape[1:])}"
-        )
 
 
 def check_layers(layers: Sequence[int], count: int) -> None:

@@ -63,35 +63,11 @@ class ProbeModule(nn.Module):
     def forward(
         self, images: Float[Tensor, "batch 3 height width"]
     ) -> Float[Tensor, "batch concept"]:
-        return self.outlet(self._hidden(images).flatten(1))
-
-    def features(
-        self, images: Float[Tensor, "batch 3 height width"]
-    ) -> Float[Tensor, "batch feature"]:
-        """Return the mean over places of each channel of the last convolution: 2 * width numbers.
-
-        They are few (96 at width 48; the outlet reads 49 times as many at 28 pixels), so that sets
-        of some hundred images can be compared by them.
-        """
-        if self.of.linear:
-            raise ValueError("features come from a probe with linear=False; got linear=True")
-        return self._hidden(images).mean(dim=(2, 3))
-
-    def _hidden(
-        self, images: Float[Tensor, "batch 3 height width"]
-    ) -> Float[Tensor, "batch channel _height _width"]:
         check_image(images, 3, self.of.size)
         hidden = 2 * images - 1
         for each in self.convolutions:
             hidden = F.silu(each(hidden))
-        return hidden
-
-
-def likeliest_concepts(
-    logits: Float[Tensor, "batch concept"], counts: list[int]
-) -> Int[Tensor, "batch factor"]:
-    """Return the likeliest concept of each factor."""
-    return torch.stack([each.argmax(dim=1) for each in logits.split(counts, dim=1)], dim=1)
+        return self.outlet(hidden.flatten(1))
 
 
 @dataclass(frozen=True)
@@ -104,10 +80,5 @@ class ProbeReader:
     def __call__(
         self, images: Float[Tensor, "batch 3 height width"]
     ) -> Int[Tensor, "batch factor"]:
-        return likeliest_concepts(self.network(images.clamp(0, 1)).float(), self.of.counts)
-
-    def features(
-        self, images: Float[Tensor, "batch 3 height width"]
-    ) -> Float[Tensor, "batch feature"]:
-        """Return the features of the last convolution, for distances between images."""
-        return self.network.features(images.clamp(0, 1)).float()
+        logits = self.network(images.clamp(0, 1)).float().split(self.of.counts, dim=1)
+        return torch.stack([each.argmax(dim=1) for each in logits], dim=1)

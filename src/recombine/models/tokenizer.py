@@ -107,8 +107,9 @@ class AutoencoderModule(nn.Module):
             drawn = latent if noise is None else latent + (logvar / 2).exp() * noise
             return Coded(self.decode(drawn), latent, logvar)
         ids, vectors = self.quantized(latent)
-        again = self.decode(straight_through(vectors, latent))
-        return Coded(again, latent, ids=ids, vectors=vectors)
+        # The vectors to the bit; their gradient goes to the latents as it is.
+        straight_through = vectors.detach() + (latent - latent.detach())
+        return Coded(self.decode(straight_through), latent, ids=ids, vectors=vectors)
 
     def encode(
         self, image: Float[Tensor, "batch channel height width"]
@@ -120,7 +121,6 @@ class AutoencoderModule(nn.Module):
         self, latent: Float[Tensor, "batch latent row column"]
     ) -> tuple[Int[Tensor, "batch row column"], Float[Tensor, "batch latent row column"]]:
         """Return the nearest code of each latent: its number, and its vector."""
-        self._check_codes()
         # Not in bf16: neighbouring codes would tie.
         with torch.no_grad(), torch.autocast(latent.device.type, enabled=False):
             places = latent.movedim(1, -1).to(self.codebook.dtype)
@@ -137,7 +137,6 @@ class AutoencoderModule(nn.Module):
         self, ids: Int[Tensor, "batch row column"]
     ) -> Float[Tensor, "batch latent row column"]:
         """Return the vectors of these codes."""
-        self._check_codes()
         return F.embedding(ids, self.codebook).movedim(-1, 1)
 
     def decode(
@@ -178,10 +177,6 @@ class AutoencoderModule(nn.Module):
         latent, logvar = summary.chunk(2, dim=1)
         return latent, logvar.clamp(*LOGVAR)
 
-    def _check_codes(self) -> None:
-        if self.of.codes is None:
-            raise ValueError("a KL autoencoder has no codes; declare one with codes, such as 256")
-
 
 def of_unit_gain(layer: nn.Conv2d) -> nn.Conv2d:
     """Start a layer so that it keeps the scale of its input and adds nothing to it.
@@ -194,11 +189,3 @@ def of_unit_gain(layer: nn.Conv2d) -> nn.Conv2d:
         else:
             nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
     return layer
-
-
-def straight_through(
-    vectors: Float[Tensor, "batch latent row column"],
-    latent: Float[Tensor, "batch latent row column"],
-) -> Float[Tensor, "batch latent row column"]:
-    """Return the vectors of codes, to the bit; their gradient goes to the latents as it is."""
-    return vectors.detach() + (latent - latent.detach())

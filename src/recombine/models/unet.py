@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from recombine.models.blocks import (
     TokenEmbedding,
     positions,
     rms,
+    with_channels,
     zeroed,
 )
 from recombine.models.entry import (
@@ -26,7 +26,6 @@ from recombine.models.entry import (
     Vector,
     check_counts,
     check_image,
-    read,
 )
 
 
@@ -117,11 +116,11 @@ class UNetModule(nn.Module):
         condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch channel height width"]:
         check_image(x, self.of.channels, self.of.size)
-        given = read(self.of.entry, condition, x)
-        context = () if self.tokens is None else self.tokens(given.context)
-        modulation = self.modulation(self.embedding(clock.to(x.dtype), given.vector))
+        clock = clock.to(x.dtype)
+        context = () if self.tokens is None else self.tokens(condition, clock)
+        modulation = self.modulation(self.embedding(clock, condition))
         parts = iter(modulation[:, :, None, None].split(self.shares, dim=1))
-        seen = x if given.channels is None else torch.cat([x, given.channels], dim=1)
+        seen = with_channels(x, self.of.entry, condition)
         hidden, skips = self.inlet(F.pixel_unshuffle(seen, self.of.patch)), []
         for index, block in enumerate(self.down):
             if index and index % self.of.blocks == 0:

@@ -1,20 +1,19 @@
 """Autoencoding: reconstruct an image from its latents, and keep these few or near unit noise."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
-from recombine.denoiser import unit_noise
+from recombine.denoiser import Objective, unit_noise
 from recombine.models.tokenizer import AutoencoderModule, Coded
 
 
 @dataclass(frozen=True)
-class Autoencoding:
+class Autoencoding(Objective):
     """Squared error of images in [-1, 1], with what holds the latents together.
 
     `kl` weighs the nats of a KL latent against the error, both summed over an image (Rombach et
@@ -32,13 +31,9 @@ class Autoencoding:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} is a number from 0 up; got {getattr(self, name)}")
 
-    def wrap(self, network: nn.Module) -> nn.Module:
-        """Return the model to be trained: the network itself."""
-        return network
-
     def __call__(
         self,
-        denoiser: Callable[..., Coded],
+        denoiser: Any,
         image: Float[Tensor, "batch channel height width"],
         condition: Shaped[Tensor, " batch *condition"],
         *,
@@ -46,7 +41,8 @@ class Autoencoding:
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch, and revive codes; the "denoiser" is an autoencoder."""
         del condition
-        network = _inside(denoiser)
+        # The autoencoder itself, where several processes have wrapped it.
+        network: AutoencoderModule = getattr(denoiser, "module", denoiser)
         if network.of.codes is None:
             grid = (len(image), network.of.latent, network.of.side, network.of.side)
             return self.loss(denoiser(image, unit_noise(image.new_empty(grid), generator)), image)
@@ -84,8 +80,3 @@ def nats(
     """Return the Kullback-Leibler divergence of each latent from unit noise."""
     each = (mean.square() + logvar.exp() - 1 - logvar) / 2
     return each.flatten(1).sum(dim=1)
-
-
-def _inside(denoiser: Any) -> AutoencoderModule:
-    """Return the autoencoder itself, where several processes have wrapped it."""
-    return getattr(denoiser, "module", denoiser)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
-from recombine.denoiser import per_image, unit_noise
+from recombine.denoiser import Objective, per_image, unit_noise
 from recombine.models.probe import Probe
 from recombine.scene import Scenes
 
@@ -22,7 +22,7 @@ def concepts(scenes: Scenes) -> Int[Tensor, "batch factor"]:
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Objective):
     """Cross-entropy, a mean over factors; every image has noise of its own strength up to `noise`.
 
     `counts` are how many concepts each factor has.
@@ -34,10 +34,6 @@ class Classification:
     def __post_init__(self) -> None:
         if not 0 <= self.noise < float("inf"):
             raise ValueError(f"noise is finite and not negative; got {self.noise}")
-
-    def wrap(self, network: nn.Module) -> nn.Module:
-        """Return the model to be trained: the network itself."""
-        return network
 
     def __call__(
         self,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from recombine.denoiser import per_image, unit_noise
+from recombine.denoiser import Objective, per_image, unit_noise
 from recombine.models.detector import at, parts, resized
 from recombine.render.camera import places
 from recombine.scene import Factor, Scenes
@@ -122,12 +122,12 @@ def blurred(
 
 
 @dataclass(frozen=True)
-class Detection:
+class Detection(Objective):
     """Loss per object: focal for the map of centres, distance within a cell, cross entropy.
 
-    Counting comes first: at the start a missed centre costs 4, a place 1/2 and all concepts of an
-    object 1/2 (4.6 nats, weighted), so these are learned last. A centre's bump is `bump` cells
-    wide, so that the closest two centres (2.5 cells) have a dip between them.
+    At the start a missed centre costs 4, a place 1/2 and all concepts of an object 1/2 (weighted),
+    so that counting is learned first. A centre's bump is `bump` cells wide: the closest two
+    centres (2.5 cells) have a dip between them.
     """
 
     augmentation: Augmentation | None = Augmentation()
@@ -139,10 +139,6 @@ class Detection:
     def __post_init__(self) -> None:
         if not 0 < self.bump < float("inf"):
             raise ValueError(f"a bump has a positive width; got {self.bump}")
-
-    def wrap(self, network: nn.Module) -> nn.Module:
-        """Return the model to be trained: the network itself."""
-        return network
 
     def __call__(
         self,

@@ -4,6 +4,7 @@ The targets are the states of the run's own moving average. The same mask, or no
 pass of the trained network serve both losses.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from recombine.denoiser import Preconditioned
+from recombine.denoiser import Objective, Preconditioned
 from recombine.models.dit import DiTModule
 from recombine.models.masked import MaskedModule, Predicted, check_layers
 from recombine.objectives.diffusion import Diffusion
@@ -55,18 +56,36 @@ class Jepa:
         """Return what is to be predicted of a state."""
         return F.layer_norm(state, state.shape[-1:]) if self.normalised else state
 
-    def spreads(self, targets: Sequence[Float[Tensor, "batch token width"]]) -> dict[int, "Spread"]:
+
+@dataclass(frozen=True)
+class JepaObjective(Objective):
+    """An objective with targets that the moving average of the run's own weights makes.
+
+    It is called with `average=` beside the arguments of every objective.
+    """
+
+    objective: Any
+    jepa: Jepa
+
+    @abstractmethod
+    def targets(
+        self, average: Callable[..., Any], seen: Tensor, condition: Tensor
+    ) -> list[Float[Tensor, "batch token width"]]:
+        """Return what is to be predicted of each layer."""
+
+    def target_spreads(
+        self, average: Callable[..., Any], seen: Tensor, condition: Tensor
+    ) -> dict[int, "Spread"]:
         """Return how far the targets of each layer spread."""
-        pairs = zip(self.layers, targets, strict=True)
+        pairs = zip(self.jepa.layers, self.targets(average, seen, condition), strict=True)
         return {layer: target_spread(each) for layer, each in pairs}
 
 
 @dataclass(frozen=True)
-class MaskedJepa:
+class MaskedJepa(JepaObjective):
     """A masked objective plus the error of predicted states, those of hidden tokens."""
 
     objective: MaskedObjective
-    jepa: Jepa
 
     def wrap(self, network: nn.Module) -> "JepaModule":
         """Return the network plus one predictor per JEPA layer, to be trained as one."""
@@ -85,20 +104,14 @@ class MaskedJepa:
         average: Callable[..., Any] | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch; `average` is the moving average of the model."""
-        average = required(average)
+        assert average is not None
         drawn = self.objective.corrupted(seen, generator)
         predicted = model(seen, drawn.hidden, condition, *drawn.noisy)
         missed = self.missed(predicted, self.targets(average, seen, condition), drawn.hidden)
         return self.objective.loss(predicted, seen, drawn) + self.jepa.weight * missed
 
     @torch.no_grad()
-    def targets(
-        self,
-        average: Callable[..., Any],
-        seen: Shaped[Tensor, " batch *token"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> list[Float[Tensor, "batch token width"]]:
-        """Return what is to be predicted of each layer, with nothing hidden."""
+    def targets(self, average: Callable[..., Any], seen: Tensor, condition: Tensor) -> list[Tensor]:
         nothing = seen.new_zeros((len(seen), *seen.shape[-2:]), dtype=torch.bool)
         states = average(seen, nothing, condition).states
         return [self.jepa.target(states[layer]) for layer in self.jepa.layers]
@@ -116,12 +129,6 @@ class MaskedJepa:
         ]
         return torch.stack(errors).mean()
 
-    def target_spreads(
-        self, average: Callable[..., Any], seen: Tensor, condition: Tensor
-    ) -> dict[int, "Spread"]:
-        """Return how far the targets of each layer spread."""
-        return self.jepa.spreads(self.targets(average, seen, condition))
-
     def noisy_tokens(self, seen: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Return the objective's noisy tokens."""
         return self.objective.noisy_tokens(seen, generator)
@@ -134,11 +141,10 @@ class MaskedJepa:
 
 
 @dataclass(frozen=True)
-class DiffusionJepa:
+class DiffusionJepa(JepaObjective):
     """`Diffusion` plus the error of predicted states; the average sees images at LOWEST noise."""
 
     objective: Diffusion
-    jepa: Jepa
 
     def wrap(self, network: nn.Module) -> "DenoiserJepaModule":
         """Return the denoiser plus one predictor per JEPA layer, to be trained as one."""
@@ -156,43 +162,24 @@ class DiffusionJepa:
         average: Callable[..., Any] | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch; `average` is the moving average of the model."""
-        average, errors = required(average), list[Tensor]()
+        assert average is not None
+        errors = list[Tensor]()
 
         def with_errors(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
             """Denoise, and collect the errors of states in the same forward pass."""
             denoised, guesses = model(x, sigma, condition, True)
             targets = self.targets(average, image, condition)
-            for guess, target in zip(guesses, targets, strict=True):
-                errors.append(F.mse_loss(guess, target))
+            errors.extend(map(F.mse_loss, guesses, targets))
             return denoised
 
         loss = self.objective(with_errors, image, condition, generator=generator)
         return loss + self.jepa.weight * torch.stack(errors).mean()
 
     @torch.no_grad()
-    def targets(
-        self,
-        average: Callable[..., Any],
-        seen: Shaped[Tensor, " batch *image"],
-        condition: Shaped[Tensor, " batch *condition"],
-    ) -> list[Float[Tensor, "batch token width"]]:
-        """Return what is to be predicted of each layer, at the lowest noise."""
+    def targets(self, average: Callable[..., Any], seen: Tensor, condition: Tensor) -> list[Tensor]:
         level = torch.full((len(seen),), LOWEST, dtype=seen.dtype, device=seen.device)
         _, states = average(seen, level, condition, True)
         return [self.jepa.target(state) for state in states]
-
-    def target_spreads(
-        self, average: Callable[..., Any], seen: Tensor, condition: Tensor
-    ) -> dict[int, "Spread"]:
-        """Return how far the targets of each layer spread."""
-        return self.jepa.spreads(self.targets(average, seen, condition))
-
-
-def required(average: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Return the moving average; raise if there is none."""
-    if average is None:
-        raise ValueError("JEPA needs the moving average of the weights: call it with average=")
-    return average
 
 
 class JepaModule(nn.Module):

@@ -4,10 +4,10 @@ All randomness is drawn before the model is called, so that others (JEPA, measur
 in the same way and use more of its predictions.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from math import log, pi
 from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
-from recombine.denoiser import unit_noise
+from recombine.denoiser import Objective, unit_noise
 from recombine.models.heads import Codebook, GaussianMixture
 from recombine.models.masked import Predicted, TokenModel
 from recombine.objectives.diffusion import Diffusion
@@ -78,14 +78,10 @@ def over_hidden(
 
 
 @dataclass(frozen=True)
-class MaskedObjective(ABC):
+class MaskedObjective(Objective):
     """A loss over hidden tokens, in two parts: what to hide, and what each prediction costs."""
 
     portion: Portion = arccos
-
-    def wrap(self, network: nn.Module) -> nn.Module:
-        """Return the model to be trained: the network itself."""
-        return network
 
     def __call__(
         self,
@@ -123,11 +119,8 @@ class MaskedObjective(ABC):
         self, predicted: Predicted, seen: Shaped[Tensor, " batch *token"], drawn: Corruption
     ) -> Float[Tensor, ""]:
         """Return the loss of a prediction."""
-        first, *more = self.costs(predicted, seen, *drawn.noisy)
-        loss = over_hidden(first, drawn.hidden)
-        for cost in more:
-            loss = loss + over_hidden(cost, drawn.hidden)
-        return loss
+        costs = self.costs(predicted, seen, *drawn.noisy)
+        return reduce(torch.add, (over_hidden(cost, drawn.hidden) for cost in costs))
 
     def noisy_tokens(
         self, seen: Shaped[Tensor, " batch *token"], generator: torch.Generator

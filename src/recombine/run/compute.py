@@ -34,6 +34,6 @@ def compute(plan: Plan, device: torch.device, out: Path, watch: Watched = unwatc
             (folder / "samples").mkdir(parents=True, exist_ok=True)
             sheet = tiled(pictures(images), _COLUMNS)
             write_bytes(folder / "samples" / f"{name}.png", png(sheet))
-        return keep(plan, folder, found, device, time.perf_counter() - started)
+        return keep(plan, folder, [("", found)], device, time.perf_counter() - started)
     finally:
         lock.release()

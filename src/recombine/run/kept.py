@@ -1,13 +1,13 @@
 """The results of a run: rows in its folder, and a note of what was measured."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from recombine.measure.subject import Findings
+from recombine.measure.subject import Findings, joined
 from recombine.measurement import Measurement, Number
 from recombine.report.files import write_text
 from recombine.report.origin import device_name
@@ -59,8 +59,15 @@ def kept(plan: Plan, folder: Path) -> Kept | None:
     return Kept.of(found, here / NAME)
 
 
-def keep(plan: Plan, folder: Path, found: Findings, device: torch.device, seconds: float) -> Kept:
-    """Write the results; the note of what was measured comes last."""
+def keep(
+    plan: Plan,
+    folder: Path,
+    parts: Sequence[tuple[str, Findings]],
+    device: torch.device,
+    seconds: float,
+) -> Kept:
+    """Write what each reader found; the note of what was measured comes last."""
+    found = joined([each for _, each in parts])
     here = place(plan, folder)
     (here / DECLARED).unlink(missing_ok=True)
     origin = Origin(
@@ -74,7 +81,8 @@ def keep(plan: Plan, folder: Path, found: Findings, device: torch.device, second
         notes=notes(found),
     )
     arrays = {name: value.cpu().numpy() for name, value in found.arrays.items()}
-    results = Results(origin, rows(found))
+    every = {(row.measurement, row.step): row for by, each in parts for row in rows(each, by)}
+    results = Results(origin, tuple(every.values()))
     path = write(results, here, arrays)
     write_text(here / DECLARED, json.dumps(declared(plan), indent=2) + "\n")
     return Kept.of(results, path)

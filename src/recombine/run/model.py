@@ -94,10 +94,14 @@ class Model:
         return self.found((chosen,)).measurements
 
     def found(self, measures: Sequence[Measure]) -> Findings:
+        """Return what all measurements find."""
+        return joined(self.each(measures))
+
+    def each(self, measures: Sequence[Measure]) -> list[Findings]:
         """Measure, with the same random numbers each time: only the weights make a difference."""
         with torch.no_grad():
             generator = stream(self.seed, MEASURING, self.device)
-            return joined([measure(self, generator) for measure in measures])
+            return [measure(self, generator) for measure in measures]
 
 
 TRAINING, CONDITIONING, MEASURING = range(3)

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from recombine.checkpoint import Checkpoint
 from recombine.data import Stream
-from recombine.denoiser import LearnsFromAverage
 from recombine.graph import GraphedStep
 from recombine.measure.subject import Findings, SumsUp, joined
+from recombine.objectives.jepa import JepaObjective
 from recombine.report.files import naming, write_bytes, write_text
 from recombine.report.picture import pictures, png, tiled
 from recombine.run.kept import Kept, keep, kept
@@ -141,7 +141,7 @@ class Session:
         """Take the steps that are left, one at a time; look, measure and save on the way."""
         training = self.cell.training
         budget, noise = training.budget, self.generators["noise"]
-        average = self._target() if isinstance(training.objective, LearnsFromAverage) else None
+        average = self._target() if isinstance(training.objective, JepaObjective) else None
         parts = (self.weights, training.objective, budget.clip, noise)
         step = Step(*parts, self.called, self.share, average, self._seen)
         left = range(self.stream.step + 1, budget.steps + 1)
@@ -211,7 +211,7 @@ class Session:
         """Measure at a milestone, save when it is time, and stop when asked to."""
         first = self.accelerator.is_main_process
         if first and step in self.cell.milestones:
-            found = self._measured(step)
+            found = joined(self._measured(step))
             values = {
                 name: [each.value, each.low, each.high, each.n]
                 for name, each in found.measurements.items()
@@ -254,30 +254,31 @@ class Session:
         passed = time.perf_counter() - self.started
         return self.seconds + (passed / self.at_once if self.at_once else 0.0)
 
-    def _measured(self, step: int) -> Findings:
+    def _measured(self, step: int) -> list[Findings]:
         device, seed = self.accelerator.device, self.plan.seed
         model = Model(self.cell, self.averaged, device, seed, plain=self.plain)
-        found = model.found(self.cell.measures)
-        for name, images in found.images.items():
+        each = model.each(self.cell.measures)
+        for name, images in joined(each).images.items():
             (self.folder / "samples").mkdir(exist_ok=True)
             sheet = tiled(pictures(images), _COLUMNS)
             write_bytes(self.folder / "samples" / f"{name}-{step}.png", png(sheet))
-        return found
+        return each
 
     def finish(self) -> Kept:
         """Measure the trained model and write the results, unless that is done."""
         self.keep_time(1)
         if (done := kept(self.plan, self.folder)) is not None:
             return done
-        found = self._measured(self.cell.training.budget.steps)
-        curves = {**self.metrics.curves(), **found.curves}
-        sums = [
-            measure.over_training(curves)
-            for measure in self.cell.measures
-            if isinstance(measure, SumsUp)
-        ]
-        found = joined([found, Findings({}, curves=curves), *map(Findings, sums)])
-        return keep(self.plan, self.folder, found, self.accelerator.device, self._elapsed())
+        curves = self.metrics.curves()
+        parts = [("", Findings({}, curves))]
+        each = self._measured(self.cell.training.budget.steps)
+        for measure, found in zip(self.cell.measures, each, strict=True):
+            reader = getattr(measure, "reader", "")
+            parts.append((reader, found))
+            if isinstance(measure, SumsUp):
+                over = measure.over_training({**curves, **found.curves})
+                parts.append((reader, Findings(over)))
+        return keep(self.plan, self.folder, parts, self.accelerator.device, self._elapsed())
 
 
 def _facts(path: Path) -> dict[str, Any]:

@@ -4,7 +4,6 @@ All noise is a hash of a sample's own seed: a sample does not depend on which ot
 with, nor on the device.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,21 +22,66 @@ _STREAM = 0x5A3B1E
 """Keeps the noise of samples apart from the draws that place objects."""
 
 
+Progress: TypeAlias = Callable[[float, int], None]
+"""Called after each step with how many images' worth of steps are taken, and of how many images."""
+
+
+def unwatched(drawn: float, total: int) -> None:
+    """Show no progress."""
+    del drawn, total
+
+
+@dataclass(frozen=True)
+class SeededGenerator:
+    """Draws at most `batch` images at a time, each from a seed of its own: a Generator.
+
+    `descent` maps conditions and seeds to the states after each of so many `steps`.
+    """
+
+    descent: Callable[[Tensor, Tensor], Iterator[Tensor]]
+    steps: int
+    batch: int
+    watch: Progress
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"a batch holds at least 1 image; got {self.batch}")
+
+    def __call__(
+        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
+    ) -> Shaped[Tensor, " batch *image"]:
+        """Draw one image per row of the condition, on its device."""
+        device = generator.device
+        seeds = torch.randint(1 << 62, (len(condition),), generator=generator, device=device)
+        return self.seeded(condition, seeds.to(condition.device))
+
+    def seeded(
+        self, condition: Shaped[Tensor, " batch *condition"], seeds: Int[Tensor, " batch"]
+    ) -> Shaped[Tensor, " batch *image"]:
+        """Draw the image of each seed; which of them share a batch does not matter."""
+        if len(seeds) != len(condition):
+            raise ValueError(f"{len(condition)} conditions need as many seeds; got {len(seeds)}")
+        parts = []
+        for first in range(0, max(len(seeds), 1), self.batch):
+            here = slice(first, first + self.batch)
+            for step, state in enumerate(self.descent(condition[here], seeds[here]), start=1):
+                last = state
+                self.watch(first + step / self.steps * len(state), len(seeds))
+            parts.append(last)
+        return torch.cat(parts)
+
+
 @dataclass(frozen=True)
 class Sampler:
-    """How to descend (Karras et al. 2022): `order` 2 is Heun's method, 1 is Euler's.
+    """How to descend by Heun's method (Karras et al. 2022); levels are even in sigma^(1/bend).
 
-    Levels are even in sigma^(1/bend). `churn` is how much noise is stirred in anew, in all steps
-    together (S_churn; 0: none, the sample is a function of its start). With `guidance` the
-    condition is stronger than in training.
+    With `guidance` the condition is stronger than in training.
     """
 
     steps: int = 32
     highest: float = 80.0
     lowest: float = 0.002
     bend: float = 7.0
-    churn: float = 0.0
-    order: int = 2
     guidance: Guidance | None = None
 
     def __post_init__(self) -> None:
@@ -50,31 +94,28 @@ class Sampler:
             )
         if not self.bend > 0:
             raise ValueError(f"bend is positive; got {self.bend}")
-        if not 0 <= self.churn < float("inf"):
-            raise ValueError(f"churn is finite and not negative; got {self.churn}")
-        if self.order not in (1, 2):
-            raise ValueError(f"order is 1 (Euler) or 2 (Heun); got {self.order}")
 
     def generator(
         self,
         denoiser: Callable[..., Any],
         shape: tuple[int, ...],
         batch: int = 256,
-        watch: "Progress | None" = None,
-    ) -> "DenoisingGenerator":
-        """Return what draws images of this shape, at most `batch` at a time."""
-        return DenoisingGenerator(denoiser, shape, self, batch, watch or unwatched)
+        watch: Progress = unwatched,
+    ) -> SeededGenerator:
+        """Return what draws images of this shape, in the dtype of a float condition."""
+
+        def descent(condition: Tensor, seeds: Tensor) -> Iterator[Tensor]:
+            dtype = condition.dtype if condition.is_floating_point() else torch.float32
+            start = seeded_noise(seeds, shape, dtype=dtype)
+            return (moment.x for moment in trajectory(denoiser, start, condition, self))
+
+        return SeededGenerator(descent, self.steps, batch, watch)
 
     def levels(self) -> Float[Tensor, " level"]:
         """Return `steps` falling noise levels, then zero, in double precision."""
         ends = self.highest ** (1 / self.bend), self.lowest ** (1 / self.bend)
         roots = torch.linspace(*ends, self.steps, dtype=torch.float64)
         return torch.cat([roots**self.bend, roots.new_zeros(1)])
-
-    @property
-    def stirred(self) -> float:
-        """By which factor a step first raises the noise level, at most sqrt(2)."""
-        return 1 + min(self.churn / self.steps, 2**0.5 - 1)
 
 
 HEUN = Sampler()
@@ -113,38 +154,27 @@ def trajectory(
     start: Float[Tensor, " batch *image"],
     condition: Shaped[Tensor, " batch *condition"],
     sampler: Sampler = HEUN,
-    *,
-    seeds: Int[Tensor, " batch"] | None = None,
 ) -> Iterator[Moment]:
-    """Yield after each step on the way from unit noise `start` to a sample; churn needs seeds."""
-    if sampler.churn and (seeds is None or len(seeds) != len(start)):
-        raise ValueError(
-            f"churn draws noise: give one seed for each of the {len(start)} samples; "
-            f"got {'none' if seeds is None else len(seeds)}"
-        )
+    """Yield after each step on the way from unit noise `start` to a sample."""
     if sampler.guidance is not None:
         denoiser = sampler.guidance(denoiser)
     levels = sampler.levels().tolist()
     x = start.detach() * levels[0]
     for step, (here, there) in enumerate(pairwise(levels), start=1):
-        if sampler.churn and seeds is not None:
-            fresh = seeded_noise(seeds, start.shape[1:], step=step, dtype=start.dtype)
-            x = x + here * (sampler.stirred**2 - 1) ** 0.5 * fresh
-            here *= sampler.stirred
-        x, denoised = _descend(denoiser, x, condition, here, there, order=sampler.order)
+        x, denoised = _descend(denoiser, x, condition, here, there)
         yield Moment(step, there, x, denoised)
 
 
 # Gradients are off here and not in `trajectory`: a generator would switch them off for its reader.
 @torch.no_grad()
 def _descend(
-    denoiser: Denoiser, x: Tensor, condition: Tensor, here: float, there: float, *, order: int
+    denoiser: Denoiser, x: Tensor, condition: Tensor, here: float, there: float
 ) -> tuple[Tensor, Tensor]:
     """Return x at the next level, and the denoised image at this one."""
     denoised, slope = _slope(denoiser, x, here, condition)
     ahead = x + (there - here) * slope
     # Without noise the slope is undefined, so the last step is Euler's.
-    if order == 2 and there > 0:
+    if there > 0:
         _, next_slope = _slope(denoiser, ahead, there, condition)
         ahead = x + (there - here) * (slope + next_slope) / 2
     return ahead, denoised
@@ -156,71 +186,3 @@ def _slope(denoiser: Denoiser, x: Tensor, level: float, condition: Tensor) -> tu
     denoised = denoiser(x, sigma, condition)
     check_answer(denoised, x)
     return denoised, noise(denoised, x, sigma)
-
-
-Progress: TypeAlias = Callable[[float, int], None]
-"""Called after each step with how many images' worth of steps are taken, and of how many images."""
-
-
-def unwatched(drawn: float, total: int) -> None:
-    """Show no progress."""
-    del drawn, total
-
-
-class SeededGenerator(ABC):
-    """Draws at most `batch` images at a time, each from a seed of its own."""
-
-    batch: int
-    watch: Progress
-
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"a batch holds at least 1 image; got {self.batch}")
-
-    def __call__(
-        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
-    ) -> Shaped[Tensor, " batch *image"]:
-        """Draw one image per row of the condition, on its device."""
-        device = generator.device
-        seeds = torch.randint(1 << 62, (len(condition),), generator=generator, device=device)
-        return self.seeded(condition, seeds.to(condition.device))
-
-    def seeded(
-        self, condition: Shaped[Tensor, " batch *condition"], seeds: Int[Tensor, " batch"]
-    ) -> Shaped[Tensor, " batch *image"]:
-        """Draw the image of each seed; which of them share a batch does not matter."""
-        if len(seeds) != len(condition):
-            raise ValueError(f"{len(condition)} conditions need as many seeds; got {len(seeds)}")
-        parts = []
-        for first in range(0, max(len(seeds), 1), self.batch):
-            here = slice(first, first + self.batch)
-            parts.append(self._drawn(condition[here], seeds[here], first, len(seeds)))
-        return torch.cat(parts)
-
-    @abstractmethod
-    def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Tensor:
-        """Draw one batch, the rows of which start at `first` of so many."""
-
-
-@dataclass(frozen=True)
-class DenoisingGenerator(SeededGenerator):
-    """Images of one shape by descent, in the dtype of the condition where that is a float.
-
-    Makes a Generator of a Denoiser.
-    """
-
-    denoiser: Denoiser
-    shape: tuple[int, ...]
-    sampler: Sampler = HEUN
-    batch: int = 256
-    watch: Progress = unwatched
-
-    def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Tensor:
-        dtype = condition.dtype if condition.is_floating_point() else torch.float32
-        start = seeded_noise(seeds, self.shape, dtype=dtype)
-        last = start
-        for moment in trajectory(self.denoiser, start, condition, self.sampler, seeds=seeds):
-            last = moment.x
-            share = moment.step / self.sampler.steps
-            self.watch(first + share * len(seeds), total)
-        return last

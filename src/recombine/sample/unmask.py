@@ -1,8 +1,4 @@
-"""From hidden tokens to an image, some at a time: the most confident ones of a model come first.
-
-All noise is a hash of a sample's own seed: a sample does not depend on which others it is drawn
-with, nor on the device.
-"""
+"""From hidden tokens to an image, some at a time: the most confident ones of a model come first."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +9,6 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from recombine.denoiser import Denoiser
 from recombine.models.heads import GaussianMixture
 from recombine.models.masked import TokenModel
 from recombine.sample.heun import (
@@ -51,18 +46,24 @@ class Unmask:
             raise ValueError(f"noise is finite and not negative; got {self.noise}")
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature is a positive number; got {self.temperature}")
-        if self.descent.churn or self.descent.guidance is not None:
-            raise ValueError(f"tokens descend without churn and guidance; got {self.descent}")
+        if self.descent.guidance is not None:
+            raise ValueError(f"tokens descend without guidance; got {self.descent}")
 
     def generator(
         self,
         predictor: Callable[..., Any],
         shape: tuple[int, ...],
         batch: int = 256,
-        watch: Progress | None = None,
-    ) -> "UnmaskingGenerator":
-        """Return what draws images of this shape, at most `batch` at a time."""
-        return UnmaskingGenerator(predictor, shape, self, batch, watch or unwatched)
+        watch: Progress = unwatched,
+    ) -> SeededGenerator:
+        """Return what draws tokens of this shape: ids, or latents in the condition's dtype."""
+        check_shape(shape)
+
+        def descent(condition: Tensor, seeds: Tensor) -> Iterator[Tensor]:
+            steps = unmasking(predictor, shape, condition, self, seeds=seeds)
+            return (revealed.tokens for revealed in steps)
+
+        return SeededGenerator(descent, self.steps, batch, watch)
 
     def left(self, step: int, tokens: int) -> int:
         """Return how many of so many tokens are hidden after a step; step 0 is the start."""
@@ -121,11 +122,16 @@ def _further(
     # From the least sure to the surest: those that stay hidden, those to reveal, those known.
     reveal = slice(sampler.left(step, places), sampler.left(step - 1, places))
     if seen.tokens.dim() == 3:
-        drawn, sure = _codes(_logits(output).flatten(1, 2), sampler, step, seeds)
+        if isinstance(output, GaussianMixture):
+            raise ValueError("ids come from logits; the model predicts a mixture of Gaussians")
+        drawn, sure = _codes(output.flatten(1, 2), sampler, step, seeds)
         now = _order(sure, hidden)[:, reveal]
         shown = seen.tokens.flatten(1).scatter(1, now, at(drawn, now))
     else:
-        draws = _draws(output, seen.tokens, step, seeds)
+        # Unit noise for the order of a token, for its value, and for its component if it has some.
+        components = output.log_weights.shape[-1] if isinstance(output, GaussianMixture) else 0
+        shape = (places, 1 + seen.tokens.shape[1] + components)
+        draws = seeded_noise(seeds, shape, step=step, dtype=torch.float64)
         now = _order(draws[..., 0], hidden)[:, reveal]
         value = _latents(predictor, output, at(draws[..., 1:], now), now, sampler)
         index = now[:, None].expand(-1, value.shape[2], -1)
@@ -133,12 +139,6 @@ def _further(
         shown = seen.tokens.flatten(2).scatter(2, index, value)
     covered = hidden.flatten(1).scatter(1, now, False)
     return Revealed(step, shown.view_as(seen.tokens), covered.view_as(hidden))
-
-
-def _logits(output: Tensor | GaussianMixture) -> Tensor:
-    if isinstance(output, GaussianMixture):
-        raise ValueError("ids come from logits; the model predicts a mixture of Gaussians")
-    return output
 
 
 def _order(sure: Tensor, hidden: Tensor) -> Int[Tensor, "batch token"]:
@@ -160,13 +160,6 @@ def _codes(
     return drawn, sure + sampler.noise * (1 - step / sampler.steps) * chance[..., -1]
 
 
-def _draws(output: Tensor | GaussianMixture, tokens: Tensor, step: int, seeds: Tensor) -> Tensor:
-    """Return unit noise for each token: for the order, its value, and its component if any."""
-    components = output.log_weights.shape[-1] if isinstance(output, GaussianMixture) else 0
-    shape = (tokens.shape[2:].numel(), 1 + tokens.shape[1] + components)
-    return seeded_noise(seeds, shape, step=step, dtype=torch.float64)
-
-
 def _latents(
     predictor: TokenModel,
     output: Tensor | GaussianMixture,
@@ -184,7 +177,12 @@ def _latents(
     head = getattr(predictor, "head", None)
     if head is None:
         raise ValueError("latents come from a mixture or a diffusion head; the model has neither")
-    return from_head(head, at(output.flatten(1, 2), now), draws, sampler.descent)
+    # Tokens descend by themselves, as a batch.
+    vector = at(output.flatten(1, 2), now).flatten(0, 1)
+    value = draws.flatten(0, 1).to(vector)
+    for moment in trajectory(head, value, vector, sampler.descent):
+        value = moment.x
+    return value.view(draws.shape)
 
 
 def at(
@@ -212,41 +210,3 @@ def from_mixture(
         part.gather(2, component)[:, :, 0] for part in (mixed.means, mixed.log_scales)
     )
     return mean + log_scale.exp() * normal.to(mean)
-
-
-def from_head(
-    head: Denoiser,
-    vector: Float[Tensor, "batch chosen width"],
-    draws: Float[Tensor, "batch chosen latent"],
-    descent: Sampler,
-) -> Float[Tensor, "batch chosen latent"]:
-    """Draw a value for each vector: tokens descend by themselves, as a batch."""
-    value = draws.flatten(0, 1).to(vector)
-    for moment in trajectory(head, value, vector.flatten(0, 1), descent):
-        value = moment.x
-    return value.view(draws.shape)
-
-
-@dataclass(frozen=True)
-class UnmaskingGenerator(SeededGenerator):
-    """Tokens of one shape, revealed step by step: ids, or latents in the dtype of the condition.
-
-    Makes a Generator of a masked model.
-    """
-
-    predictor: TokenModel
-    shape: tuple[int, ...]
-    sampler: Unmask = TWELVE
-    batch: int = 256
-    watch: Progress = unwatched
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_shape(self.shape)
-
-    def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Tensor:
-        steps = unmasking(self.predictor, self.shape, condition, self.sampler, seeds=seeds)
-        for revealed in steps:
-            last = revealed.tokens
-            self.watch(first + revealed.step / self.sampler.steps * len(seeds), total)
-        return last

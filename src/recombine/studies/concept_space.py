@@ -12,17 +12,13 @@ circles for a while, and its error in concept space rises before it falls (Swing
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 from math import sqrt
 
 import torch
 
 from recombine.condition import Conditioner, ScaledValues, all_objects
-from recombine.linear.sim import Sim
-from recombine.linear.symmetric import jacobian, trajectories
-from recombine.measure.concept_space import ConceptSpace, signals
-from recombine.measure.trajectory import Theory
+from recombine.measure.concept_space import ConceptSpace
 from recombine.models.entry import Vector
 from recombine.models.unet import UNet
 from recombine.objectives.diffusion import Diffusion
@@ -46,24 +42,6 @@ def milestones(first: int, last: int, count: int) -> tuple[int, ...]:
 def world(separation: float) -> Circles:
     """Return circles with colours this far apart, of which blue and small are never seen."""
     return Circles(colour_separation=separation, among=CIRCLES.seen)
-
-
-@cache
-def theory(world: Circles, size: float = 0.1, correlation: float = 0.99) -> Theory:
-    """Return the course of two tied linear layers on clusters as far apart as these concepts.
-
-    Red and big is the origin; the deviations are those of the world's own law along each axis. The
-    start is W = size [[1, correlation], [correlation, 1]]; only a time scale is left to be fitted.
-    """
-    means = torch.tensor(signals(world)).double()
-    # A channel swings by 1/8 of the separation, two of them make the axis; a radius by 3/8.
-    deviations = means * torch.tensor([sqrt(2 / 3) / 16, sqrt(1 / 3) * 3 / 8]).double()
-    task = Sim(tuple(means.tolist()), tuple(deviations.tolist()), 2, origin=True)
-    identity = torch.eye(2).double()
-    start = torch.linalg.cholesky(size * (correlation + (1 - correlation) * identity))
-    moments = torch.linspace(0, 1, 401).double() ** 2 * 12 / float(task.rates.min())
-    course = trajectories(start, task.rates, moments, 1e-9, lambda u: jacobian(u) @ task.target)
-    return Theory(moments, course / task.target)
 
 
 # The condition has a fifth of its scale: a model that depends on it from the start learns colour

@@ -33,13 +33,13 @@ from recombine.measure.divergence import (
 )
 from recombine.measure.factorization import (
     Blocks,
-    InFeatures,
     condition_leak,
     cosines,
     coupling,
     denoised_jacobian,
     factorization,
     score_jacobian,
+    score_of_features,
 )
 from recombine.measure.influence import pixel_influence
 from recombine.measure.locality import shared
@@ -280,9 +280,10 @@ def _features() -> Statements:
         known, condition = laws.feature_gaussian(turn), torch.ones(1, 2).double()
         near, worst = Blocks(known.blocks).near(condition), 0.0
         covariance = laws.constant_covariance(known.law)
+        score = partial(score_of_features, known.score, turn)
         for level in (1e-6, 0.3, 1.0, 3.0):
             at = turn.new_zeros(1, 4), turn.new_full((1,), level), condition
-            value = coupling(score_jacobian(InFeatures(known.score, turn), *at), near).item()
+            value = coupling(score_jacobian(score, *at), near).item()
             noisy = turn @ (covariance + level**2 * torch.eye(4).to(turn)) @ turn.mT
             formula = coupling(torch.linalg.inv(noisy)[None], near).item()
             worst = max(worst, abs(value - formula))
