@@ -11,9 +11,7 @@ from PIL import Image, ImageChops
 
 from recombine import __main__ as command_line
 from recombine import zoo
-from recombine.commands import sample
 from recombine.commands.console import image_progress
-from recombine.measurement import Measurement, student_t
 from recombine.report.picture import Ring, enlarged
 from recombine.run import Model
 from small_zoo import NAME, SIZE, bright_pixels, painted, shipped, use
@@ -230,14 +228,6 @@ def test_a_model_that_is_not_conditioned_on_places_is_named(
     assert code == 2
     assert complaint in err
     assert err.count("\n") == 1
-
-
-def test_a_mean_of_one_has_no_spread():
-    assert sample.mean_of([3]) == Measurement(3, None, None, n=1)
-    two = sample.mean_of([0, 1], most=1)
-    assert (two.value, two.low, two.high, two.n) == (0.5, 0, 1, 2)
-    low, high = student_t([4, 5])
-    assert sample.mean_of([4, 5]) == Measurement(4.5, max(low, 0), high, n=2)
 
 
 def test_a_ring_is_around_its_place_and_leaves_it_as_it_is():

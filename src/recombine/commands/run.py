@@ -186,7 +186,7 @@ def figures(done: Sequence[tuple[Plan, Kept]], out: Path) -> list[str]:
 
 
 def described(plan: Plan, kept: Kept) -> dict[str, Any]:
-    """Return what is said of a run in JSON."""
+    """Return what JSON has of a run."""
     values = {name: asdict(each) for name, each in kept.measurements.items()}
     note = studies.load(plan.study).note
     said = {"subject": plan.name, "seed": plan.seed, "measurements": values}

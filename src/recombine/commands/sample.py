@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import ceil, sqrt
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from recombine.commands.grammar import UNSET, Device, Json
 from recombine.commands.measure import chosen_model
 from recombine.condition import EncodesPlaces
 from recombine.measure.matching import RADIUS, matched
-from recombine.measurement import Measurement, Number
+from recombine.measurement import Measurement
 from recombine.reader import Found
 from recombine.report.files import write_bytes
 from recombine.report.picture import Place, Ring, enlarged, pictures, png, tiled
@@ -131,17 +131,11 @@ def is_read(training: Training) -> bool:
 
 def measurements(found: Found, hit: Bool[Tensor, "batch object"]) -> dict[str, Measurement]:
     """Return how many objects there are, and at which share of the places there is one."""
-    values = {"count": mean_of(found.count.tolist())}
+    values = {"count": Measurement.mean(found.count.tolist()).clipped()}
     if hit.shape[1]:
-        values["hit_rate"] = mean_of(hit.double().mean(dim=1).tolist(), most=1)
+        shares = hit.double().mean(dim=1).tolist()
+        values["hit_rate"] = Measurement.mean(shares).clipped(most=1)
     return values
-
-
-def mean_of(values: Sequence[Number], most: Number = inf) -> Measurement:
-    """Return the mean of values from 0 to `most`, interval included; one image has no spread."""
-    if len(values) == 1:
-        return Measurement(values[0], None, None, n=1)
-    return Measurement.mean(values).clipped(most=most)
 
 
 def sheet(

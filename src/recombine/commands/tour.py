@@ -11,10 +11,9 @@ from torch import Tensor
 
 from recombine import run as runner
 from recombine import zoo
-from recombine.condition import EncodesPlaces
 from recombine.measure.length import Request, outcome
 from recombine.measure.matching import RADIUS, matched
-from recombine.measure.requests import one_to_a_cell
+from recombine.measure.requests import one_to_a_cell, scenes_with_places
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
 from recombine.render.camera import look_at, places, project
@@ -170,9 +169,7 @@ def requests(
     training: Training, counts: Sequence[int], samples: int, seed: int, device: torch.device
 ) -> list[PlacedRequest]:
     """Return scenes of each number of objects, all in cells of their own."""
-    world, encode = training.world, training.conditioner.encode
-    assert isinstance(world, Clevr)
-    assert isinstance(encode, EncodesPlaces)
+    world, encode = scenes_with_places("the demo", training)
     placed, part = [], part_in_use(world)
     for count in counts:
         scenes = one_to_a_cell(
