@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 import tyro
 
@@ -12,57 +12,42 @@ from tyro import _errors as refusals
 from recombine.commands.grammar import registry
 from recombine.report.words import listed, nearest
 
-T = TypeVar("T")
+
+def parsed(
+    kind: type[Any],
+    program: str,
+    words: Sequence[str],
+    config: Sequence[Any] = (tyro.conf.FlagCreatePairsOff,),
+    **settings: Any,
+) -> Any:
+    """Read the options of a command; what is wrong with them is one line of a ValueError.
+
+    Further settings are those of `tyro.cli`.
+    """
+    with refusals.on_parse_error(_refusal(kind, program, words)):
+        return tyro.cli(
+            kind, prog=program, args=words, config=config, registry=registry(), **settings
+        )
 
 
-def parsed(kind: type[T], program: str, words: Sequence[str]) -> T:
-    """Read the options of a command; what is wrong with them is one line of a ValueError."""
-    found: T = _read(kind, program, words, tyro.conf.FlagCreatePairsOff)
-    return found
-
-
-def recognized(kind: type[T], program: str, words: Sequence[str]) -> tuple[T, list[str]]:
-    """Read the options of a command, and return the words that are not among them.
+def recognized(kind: type[Any], program: str, words: Sequence[str]) -> Any:
+    """Read the options of a command; return them and the words that are not among them.
 
     With `--help` as the first word it shows these options; after a name, `--help` is left over,
     for the options of what is named.
     """
     helped = not words or words[0].startswith("-")
-    found: tuple[T, list[str]] = _read(
-        kind,
-        program,
-        words,
-        tyro.conf.FlagCreatePairsOff,
-        return_unknown_args=True,
-        add_help=helped,
-    )
-    return found
+    return parsed(kind, program, words, return_unknown_args=True, add_help=helped)
 
 
-def overridden(value: T, words: Sequence[str], program: str) -> T:
+def overridden(value: Any, words: Sequence[str], program: str) -> Any:
     """Return a frozen dataclass value with the fields set that the words name.
 
     What cannot be typed, such as a function, is no option.
     """
-    found: T = _read(
-        type(value),
-        program,
-        words,
-        tyro.conf.AvoidSubcommands,
-        tyro.conf.SuppressFixed,
-        default=value,
-        description="Fields that can be set, beside the options of the command itself.",
-    )
-    return found
-
-
-def _read(
-    kind: type[Any], program: str, words: Sequence[str], *config: Any, **settings: Any
-) -> Any:
-    with refusals.on_parse_error(_refusal(kind, program, words)):
-        return tyro.cli(
-            kind, prog=program, args=words, config=config, registry=registry(), **settings
-        )
+    says = "Fields that can be set, beside the options of the command itself."
+    config = (tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed)
+    return parsed(type(value), program, words, config, default=value, description=says)
 
 
 def _refusal(
