@@ -12,31 +12,26 @@ from pathlib import Path
 import torch
 
 from recombine import zoo
-from recombine.commands.tour import (
-    TOUR,
-    Visit,
-    drawn,
-    figure,
-    requests,
-    shipped_model,
-    true_renders,
-)
+from recombine.commands.tour import TOUR, Visit, drawn, figure, requests, true_renders
 from recombine.report.files import write_bytes
 from recombine.report.picture import png
+from recombine.run import load
 
 COUNTS, SAMPLES, SEED = (1, 3, 6, 9), 2, 1
 
 
 def main(out: Path) -> None:
     """Draw a row of true renders and a row per model, on the CPU."""
-    cpu, reader = torch.device("cpu"), zoo.detector()
+    reader = zoo.detector()
+    models = {stop: load(f"{zoo.PREFIX}{stop.name}") for stop in TOUR}
     with torch.inference_mode():
-        placed = requests(shipped_model(TOUR[0].name, cpu).training, COUNTS, SAMPLES, SEED, cpu)
+        training = models[TOUR[0]].training
+        placed = requests(training, COUNTS, SAMPLES, SEED, torch.device("cpu"))
         visits = [true_renders(placed, reader)]
-        for stop in TOUR:
+        for stop, model in models.items():
             print(f"{stop.name} draws", flush=True)
-            visits.append(Visit(stop, drawn(shipped_model(stop.name, cpu), placed, reader, SEED)))
-        write_bytes(out, png(figure(visits, shown=1)))
+            visits.append(Visit(stop, drawn(model, placed, reader, SEED)))
+        write_bytes(out, png(figure(visits)))
 
 
 if __name__ == "__main__":

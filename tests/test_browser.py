@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from recombine.report.page import Group, Picture, Section, Table, page
+from recombine.report.page import Group, Picture, Section, page
 from recombine.report.picture import Ring, enlarged, ring_alone
 
 DESKTOP, PHONE = 1280, 390
@@ -39,8 +39,8 @@ def wide_page() -> str:
     command = f"recombine measure zoo:grid_one_local --out {'a-long-folder/' * 9}"
     sections = [
         Section("Large pictures", "A caption.", command, key=key, groups=groups, large=True),
-        Section("Small pictures", pictures=(small, small), groups=(Group("", "", (small,)),)),
-        Section("A table", table=Table(head, rows)),
+        Section("Small pictures", groups=(Group("", "", (small, small)), Group("", "", (small,)))),
+        Section("A table", head=head, rows=rows),
     ]
     return page("Can a model draw nine objects?", "A lead.", sections)
 

@@ -6,17 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 import recombine
 from recombine import __main__ as command_line
+from recombine import commands
 from recombine.commands import COMMANDS, completion, console, index
-from recombine.commands.index import Index, ListedStudy
 
 SOURCE = Path(recombine.__file__).parent
 
@@ -72,11 +72,11 @@ def test_wrong_use_is_one_line_and_exit_code_2(words, line, capsys):
 # Exit codes
 
 
-def ends_with(error: BaseException) -> SimpleNamespace:
+def ends_with(error: BaseException) -> Callable[[Nothing], None]:
     def run(options: Nothing) -> None:
         raise error
 
-    return SimpleNamespace(module=SimpleNamespace(run=run), options=Nothing)
+    return run
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def ends_with(error: BaseException) -> SimpleNamespace:
     ],
 )
 def test_what_goes_wrong_has_its_exit_code_and_line(error, code, said, monkeypatch, capsys):
-    monkeypatch.setitem(COMMANDS, "list", ends_with(error))
+    monkeypatch.setattr(commands, "command", lambda name: ends_with(error))
     assert command_line.main(["list"]) == code
     assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("error", [AssertionError("ours"), RuntimeError("ours")])
 def test_our_own_mistakes_keep_their_traceback(error, monkeypatch):
-    monkeypatch.setitem(COMMANDS, "list", ends_with(error))
+    monkeypatch.setattr(commands, "command", lambda name: ends_with(error))
     with pytest.raises(type(error), match="ours"):
         command_line.main(["list"])
 
@@ -117,8 +117,7 @@ def test_a_command_may_take_words_that_are_not_its_options(monkeypatch):
     def run(options: Nothing, words: list[str]) -> None:
         taken.append((options, words))
 
-    module = SimpleNamespace(run=run, FIELDS=True)
-    monkeypatch.setitem(COMMANDS, "run", SimpleNamespace(module=module, options=Nothing))
+    monkeypatch.setattr(commands, "command", lambda name: run)
     assert command_line.main(["run", "--steps", "5"]) == 0
     assert taken == [(Nothing(), ["--steps", "5"])]
 
@@ -162,8 +161,8 @@ def completed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Return what bash offers after a line."""
     if not shutil.which("bash"):
         pytest.skip("bash is not installed")
-    studies = {name: ListedStudy("Does it?", {}, {}) for name in ("length", "laws", "toy")}
-    monkeypatch.setattr(index, "read", lambda: Index({}, studies, {"one": "", "two": ""}))
+    known = {"studies": {"length": {}, "laws": {}, "toy": {}}, "zoo": {"one": "", "two": ""}}
+    monkeypatch.setattr(index, "read", lambda: known)
     path = tmp_path / "completion"
     path.write_text(completion.script(["bash"]))
 
@@ -178,7 +177,7 @@ def completed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def test_bash_completes_commands_options_choices_and_names(completed):
-    assert completed("recombine", "re") == ["render", "report"]
+    assert completed("recombine", "re") == ["records", "render", "report"]
     assert completed("recombine", "render", "--co") == ["--count", "--composition"]
     assert completed("recombine", "run", "l") == ["laws", "length"]
     assert "--seeds" in completed("recombine", "run", "--se")
@@ -199,9 +198,9 @@ def test_every_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_progress_and_messages_stay_off_standard_output(capsys: pytest.CaptureFixture[str]):
-    with console.image_progress("making", 4) as advance:
-        advance(3)
-        advance(1)
+    with console.image_progress("making") as watch:
+        watch(3, 4)
+        watch(4, 4)
     console.say("done")
     output = capsys.readouterr()
     assert output.out == ""

@@ -1,7 +1,7 @@
-"""`recombine list`: what there is."""
+"""`recombine list`: what there is, and of one study its cells."""
 
 import json
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
@@ -9,29 +9,42 @@ from recombine import zoo
 from recombine.__main__ import main
 
 
-def test_list_shows_worlds_with_factors_and_sizes(capsys: pytest.CaptureFixture[str]):
+def test_list_shows_worlds_studies_and_weights(capsys: pytest.CaptureFixture[str]):
     assert main(["list"]) == 0
     shown = capsys.readouterr().out
     assert "28 px" in shown
     assert "shape (circle, triangle)" in shown
+    assert "zoo:grid_all" in shown
+    assert "recombine run length:grid_all --seed 0" in " ".join(shown.split())
 
 
 def test_list_prints_one_json_object(capsys: pytest.CaptureFixture[str]):
     assert main(["list", "--json"]) == 0
     output = capsys.readouterr()
     printed = json.loads(output.out)
-    assert printed["zoo"] == zoo.names()
-    assert [world["name"] for world in printed["worlds"]][:2] == ["clevr", "shapes3d"]
+    assert list(printed["zoo"]) == zoo.names()
+    assert list(printed["worlds"])[:2] == ["clevr", "shapes3d"]
     assert output.err == ""
 
 
-def test_list_shows_shipped_weights_with_the_command_that_trained_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_of_a_study_it_shows_levels_cells_and_the_seeds_that_were_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    record = SimpleNamespace(command="recombine run b:c --seed 0")
-    monkeypatch.setattr(zoo, "names", lambda: ["a"])
-    monkeypatch.setattr(zoo, "record", lambda name: record)
-    assert main(["list"]) == 0
-    shown = capsys.readouterr().out
-    assert "zoo:a" in shown
-    assert "recombine run b:c --seed 0" in shown
+    monkeypatch.setenv("COLUMNS", "200")
+    own = tmp_path / "length/grid_all/seed3"
+    (own / "grid_all-guided").mkdir(parents=True)
+    for folder in (own, own / "grid_all-guided"):
+        (folder / "results.csv").touch()
+    words = ["list", "length", "--out", str(tmp_path)]
+    assert main([*words, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["study"] == "length"
+    assert printed["seeds_run"]["grid_all"] == [3]
+    assert printed["seeds_run"]["grid_one"] == []
+    assert main(words) == 0
+    assert "length:grid_all" in capsys.readouterr().out
+
+
+def test_a_study_that_there_is_not_is_named(capsys: pytest.CaptureFixture[str]):
+    assert main(["list", "lenght"]) == 2
+    assert "did you mean length?" in capsys.readouterr().err

@@ -22,7 +22,7 @@ def shown(shares: list[float]) -> HeatMap:
 
 def visit(number: int, locality: float | None) -> Visit:
     found = None if locality is None else Measurement(locality, 0.1, 0.9, n=32)
-    return Visit(TOUR[number], (), StudyNumbers(None, 12, found, "", "", ""))
+    return Visit(TOUR[number], (), StudyNumbers(None, found, "", "", ""))
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_the_map_of_a_shipped_model_is_of_four_places_at_high_noise(name: str, m
 def test_the_section_stands_between_the_counts_and_the_full_study(
     maps: dict[str, HeatMap], monkeypatch: pytest.MonkeyPatch
 ):
-    for name in ("counts", "study", "further", "worlds"):
+    for name in ("counts", "study", "worlds"):
         monkeypatch.setattr(demo, name, lambda *_, name=name: Section(name))
     text = demo.whole_page([visit(0, 0.75)], demo.DemoOptions(), torch.device("cpu"))
     titles = ["<h2>counts</h2>", "<h2>Why: what a place depends on</h2>", "<h2>study</h2>"]

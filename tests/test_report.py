@@ -14,8 +14,8 @@ from scipy import stats
 
 from recombine.measurement import Measurement, exact_binomial, student_t
 from recombine.report import files, origin
-from recombine.report.page import Picture, Section, Table, page
-from recombine.report.picture import contact_sheet, data_uri, pictures, pixels, png
+from recombine.report.page import Group, Picture, Section, page
+from recombine.report.picture import data_uri, pictures, pixels, png, tiled
 from recombine.report.table import duration, number
 
 # Intervals
@@ -183,17 +183,11 @@ def test_a_png_survives_its_bytes(tmp_path: Path):
 
 def test_a_contact_sheet_goes_row_by_row_with_white_between():
     images = torch.stack([torch.full((3, 2, 2), value / 255) for value in (10, 20, 30, 40)])
-    sheet = contact_sheet(images, columns=3, gap=1)
+    sheet = tiled(pictures(images), columns=3, gap=1)
     assert sheet.size == (8, 5)
     at = {(0, 0): 10, (3, 0): 20, (6, 0): 30, (0, 3): 40, (2, 0): 255, (3, 3): 255}
     assert {place: sheet.getpixel(place)[0] for place in at} == at
-    assert contact_sheet(images, columns=9, gap=0).size == (8, 2)
-
-
-@pytest.mark.parametrize(("images", "columns"), [(0, 3), (3, 0)])
-def test_an_empty_contact_sheet_is_refused(images: int, columns: int):
-    with pytest.raises(ValueError, match=f"got {images} images, {columns} columns"):
-        contact_sheet(torch.zeros(images, 3, 2, 2), columns)
+    assert tiled(pictures(images), columns=9, gap=0).size == (8, 2)
 
 
 # Pages
@@ -201,8 +195,9 @@ def test_an_empty_contact_sheet_is_refused(images: int, columns: int):
 
 def test_a_page_escapes_its_text_and_needs_no_other_file():
     picture = Picture.of(Image.new("RGB", (1, 1)), 'a "cube" <red>')
-    table = Table(("head",), (("<b>",),))
-    text = page("<T>", "& lead", [Section("S", "caption", "run --x", (picture,), table=table)])
+    groups, rows = (Group("", "", (picture,)),), (("<b>",),)
+    section = Section("S", "caption", "run --x", groups, ("head",), rows)
+    text = page("<T>", "& lead", [section])
     assert "&lt;T&gt;" in text
     assert "&amp; lead" in text
     assert "&lt;b&gt;" in text

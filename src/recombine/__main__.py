@@ -4,13 +4,22 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
 
+from recombine import commands
 from recombine.commands import COMMANDS
 from recombine.commands.console import say
 from recombine.report.words import nearest
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+OVERVIEW = """\
+usage: recombine COMMAND [OPTIONS]
+
+Can a visual generative model make what it has never seen, out of parts it has?
+
+{commands}
+
+recombine COMMAND --help shows its options, with an example.
+recombine --print-completion bash (or zsh, fish) prints completion for that shell."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -19,17 +28,19 @@ def main(words: Sequence[str] | None = None) -> int:
         code = dispatched(list(sys.argv[1:] if words is None else words))
         sys.stdout.flush()
     except ValueError as error:
-        return _said(str(error), WRONG_USE)
+        return _said(error, WRONG_USE)
     except BrokenPipeError:
         # The reader left, as `head` does; Python would complain when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (OSError, ImportError) as error:
-        return _said(str(error), FAILED)
+        return _said(error, FAILED)
     except RuntimeError as error:
-        if not _out_of_memory(error):
+        from torch import OutOfMemoryError  # here, as torch takes seconds to import
+
+        if not isinstance(error, OutOfMemoryError):
             raise
-        return _said(str(error), FAILED)
+        return _said(error, FAILED)
     except KeyboardInterrupt:
         return _said("interrupted", INTERRUPTED)
     return code
@@ -38,7 +49,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def dispatched(words: Sequence[str]) -> int:
     """Find the command that the first word names and run it with the others."""
     if not words or words[0] in ("-h", "--help"):
-        print(overview())
+        listed = [f"  {name:8} {summary}" for name, summary in COMMANDS.items()]
+        print(OVERVIEW.format(commands="\n".join(listed)))
         return DONE if words else WRONG_USE
     name, *rest = words
     if name == "--version":
@@ -52,45 +64,17 @@ def dispatched(words: Sequence[str]) -> int:
     if name not in COMMANDS:
         known = ", ".join(COMMANDS)
         raise ValueError(f"{name!r} is not one of {known}{nearest(name, list(COMMANDS))}")
-    return _run(name, rest)
-
-
-def overview() -> str:
-    """Return the list of commands."""
-    lines = [f"  {name:8} {command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: recombine COMMAND [OPTIONS]",
-            "",
-            "Can a visual generative model make what it has never seen, out of parts it has?",
-            "",
-            *lines,
-            "",
-            "recombine COMMAND --help shows its options, with an example.",
-            "recombine --print-completion bash (or zsh, fish) prints completion for that shell.",
-        ]
-    )
-
-
-def _run(name: str, words: Sequence[str]) -> int:
     from recombine.commands.parse import parsed, recognized
 
-    command, program = COMMANDS[name].module, f"recombine {name}"
-    kind: type[Any] = COMMANDS[name].options
-    if getattr(command, "FIELDS", False):
-        options, others = recognized(kind, program, words)
-        return command.run(options, others) or DONE
-    return command.run(parsed(kind, program, words)) or DONE
+    run, program = commands.command(name), f"recombine {name}"
+    kind = commands.options_of(run)
+    if "words" in run.__annotations__:
+        return run(*recognized(kind, program, rest)) or DONE
+    return run(parsed(kind, program, rest)) or DONE
 
 
-def _out_of_memory(error: RuntimeError) -> bool:
-    import torch
-
-    return isinstance(error, torch.OutOfMemoryError)
-
-
-def _said(message: str, code: int) -> int:
-    say("recombine: " + " ".join(message.split()))
+def _said(error: object, code: int) -> int:
+    say("recombine: " + " ".join(str(error).split()))
     return code
 
 

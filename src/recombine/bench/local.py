@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from recombine.bench.timing import known, over, speed
+from recombine.bench.timing import awake, known, over, speed
 from recombine.measurement import Measurement
 from recombine.models.local import Local, patchwise
 
@@ -12,10 +12,7 @@ from recombine.models.local import Local, patchwise
 def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
     """Measure both on the same images, and how far the results are apart."""
     of, batch = Local(3, 64), 16 if device.type == "cuda" else 1
-    network = of.build().to(device).eval().requires_grad_(False)
-    for parameter in network.parameters():
-        # Fresh networks end in zeros: give them something to disagree about.
-        parameter.add_(0.02 * torch.randn_like(parameter))
+    network = awake(of.build().to(device))
     x, clock = torch.randn(batch, 3, 64, 64, device=device), torch.zeros(batch, device=device)
     condition = (torch.rand(batch, of.cells, of.cells, device=device) < 0.02).float()
     # In full precision: shortened products differ by more than the order of sums.

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from recombine.bench.timing import known, over, speed
+from recombine.bench.timing import awake, known, over, speed
 from recombine.denoiser import Denoiser, Preconditioned
 from recombine.measure.influence import pixel_influence
 from recombine.measurement import Measurement
@@ -21,10 +21,7 @@ def measured(device: torch.device, seconds: float, of: UNet = STUDY_UNET) -> dic
     A GPU takes all pixels; the peer, and a CPU, a few, as the rate does not depend on their
     number.
     """
-    denoiser = Preconditioned(of.build()).to(device).eval().requires_grad_(False)
-    for parameter in denoiser.parameters():
-        # Fresh networks end in zeros: give them something to disagree about.
-        parameter.add_(0.02 * torch.randn_like(parameter))
+    denoiser = awake(Preconditioned(of.build()).to(device))
     x = torch.randn(1, of.channels, of.size, of.size, device=device)
     condition = torch.zeros(1, 256, device=device)
     arguments = (denoiser, x, x.new_full((1,), SIGMA), condition)

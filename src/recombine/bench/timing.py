@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
+from torch import nn
 
 from recombine.measurement import Measurement
 
 FEWEST_ROUNDS = 3
+Network = TypeVar("Network", bound=nn.Module)
 
 
 def speed(work: Callable[[], object], things: int, seconds: float) -> Measurement:
@@ -20,32 +23,32 @@ def speed(work: Callable[[], object], things: int, seconds: float) -> Measuremen
     return Measurement.mean(rates)
 
 
-def times(rate: Measurement, by: float) -> Measurement:
-    """Return a measurement in another unit."""
-    low, high = (None if end is None else end * by for end in (rate.low, rate.high))
-    return Measurement(rate.value * by, low, high, n=rate.n)
-
-
 def over(rate: Measurement, peer: Measurement) -> Measurement:
     """Return how many times faster than the peer; the interval covers the spread of both.
 
     Rates of a few rounds on a busy machine may spread to 0 and below: then there is none.
     """
-    ours, theirs = (
+    ratio, n = rate.value / peer.value, min(rate.n, peer.n)
+    (low, high), (peer_low, peer_high) = (
         (each.value, each.value) if each.low is None or each.high is None else (each.low, each.high)
         for each in (rate, peer)
     )
-    if rate.low is None and peer.low is None:
-        return known(rate.value / peer.value, rate.n)
-    n = min(rate.n, peer.n)
-    if min(ours[0], theirs[0]) <= 0:
-        return known(rate.value / peer.value, n)
-    return Measurement(rate.value / peer.value, ours[0] / theirs[1], ours[1] / theirs[0], n=n)
+    if (rate.low is None and peer.low is None) or min(low, peer_low) <= 0:
+        return known(ratio, n)
+    return Measurement(ratio, low / peer_high, high / peer_low, n=n)
 
 
 def known(value: float, n: int = 1) -> Measurement:
     """Return a number without spread: a count, or a single timing."""
     return Measurement(value, None, None, n=n)
+
+
+def awake(network: Network) -> Network:
+    """Return a network that depends on its inputs: fresh ones end in zeros."""
+    network.eval().requires_grad_(False)
+    for parameter in network.parameters():
+        parameter.add_(0.02 * torch.randn_like(parameter))
+    return network
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from recombine.bench import peer
-from recombine.bench.timing import known, over, speed, times
+from recombine.bench.timing import known, over, speed
 from recombine.denoiser import Preconditioned
 from recombine.graph import GraphedStep
 from recombine.measurement import Measurement
@@ -30,7 +30,7 @@ def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
     """Measure study and large U-Net, ours and that of diffusers, and the graphed transformer."""
     on_gpu = device.type == "cuda"
     rate = matrix_rate(device, seconds)
-    found = {"matrix_tflops": times(rate, 1e-12)}
+    found = {"matrix_tflops": rate.mapped(lambda each: each * 1e-12)}
 
     def add(name: str, raw: nn.Module, size: int, numbers: int, batch: int) -> Measurement:
         cost = flops(raw, size, numbers)
@@ -102,7 +102,7 @@ def training(
 
 def flop_use(images: Measurement, cost: int, rate: Measurement) -> Measurement:
     """Return the share of the matrix rate that training on so many images a second takes."""
-    return times(images, TRAINING_FLOPS * cost / rate.value)
+    return images.mapped(lambda each: each * (TRAINING_FLOPS * cost / rate.value))
 
 
 def flops(raw: nn.Module, size: int, numbers: int) -> int:

@@ -1,45 +1,38 @@
-"""The commands: one file each, with the dataclass OPTIONS and a function run(options).
+"""The commands: one file each, with a function `run(options)`.
 
-A file is imported when its command is run, so that the list of commands does not wait for torch.
+The type of `options` is a frozen dataclass: what the command reads from the command line. A `run`
+with a second parameter, `words`, is given the words that are not options of its own. A file is
+imported when its command is run, so that the list of commands does not wait for torch.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
+from typing import Any
 
-
-@dataclass(frozen=True)
-class Command:
-    """A command: the file it is in, and one line for the list of commands.
-
-    The file holds OPTIONS, a frozen dataclass, and `run(options)`. A file with FIELDS = True has
-    `run(options, words)` instead and is given the words that are not options of its own.
-    """
-
-    file: str
-    summary: str
-
-    @property
-    def module(self) -> ModuleType:
-        """Import the file."""
-        return import_module(f"{__name__}.{self.file}")
-
-    @property
-    def options(self) -> type:
-        """Return the dataclass of its options."""
-        found: type = self.module.OPTIONS
-        return found
-
-
-COMMANDS: dict[str, Command] = {
-    "demo": Command("demo", "shipped models draw more objects than they were trained on"),
-    "list": Command("listing", "worlds, studies and shipped weights"),
-    "render": Command("render", "images of a world, and the scenes they show"),
-    "detect": Command("detect", "the objects in CLEVR-like images, in words"),
-    "run": Command("run", "train or resume, measure, and write the results"),
-    "measure": Command("measure", "measure a trained model"),
-    "sample": Command("sample", "images by a model, with objects at the places you choose"),
-    "records": Command("records", "the numbers on record, as a table to read or to compute with"),
-    "report": Command("report", "write the tables, figures and pages of a checkout anew"),
-    "bench": Command("bench", "speed, as ratios to named peers in one run"),
+COMMANDS = {
+    "demo": "shipped models draw more objects than they were trained on",
+    "list": "worlds, studies and shipped weights",
+    "render": "images of a world, and the scenes they show",
+    "detect": "the objects in CLEVR-like images, in words",
+    "run": "train or resume, measure, and write the results",
+    "measure": "measure a trained model",
+    "sample": "images by a model, with objects at the places you choose",
+    "records": "the numbers on record, as a table to read or to compute with",
+    "report": "write the tables, figures and pages of a checkout anew",
+    "bench": "speed, as ratios to named peers in one run",
 }
+"""One line for the list of commands, by name."""
+
+
+def command(name: str) -> Callable[..., int | None]:
+    """Import a command and return its `run`; `list` is also a name of Python's."""
+    run: Callable[..., int | None] = import_module(
+        f"{__name__}.{'listing' if name == 'list' else name}"
+    ).run
+    return run
+
+
+def options_of(run: Callable[..., int | None]) -> type[Any]:
+    """Return the dataclass of a command's options."""
+    found: type[Any] = run.__annotations__["options"]
+    return found

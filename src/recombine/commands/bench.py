@@ -11,7 +11,7 @@ import tyro
 from recombine.bench import linear, local, locality, render, sample, train
 from recombine.commands import choice
 from recombine.commands.console import print_json, say
-from recombine.commands.parse import UNSET
+from recombine.commands.grammar import UNSET, Device, Json
 from recombine.commands.render import given
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
@@ -21,13 +21,12 @@ from recombine.results import Origin, Results, keep
 from recombine.results.findings import rows
 from recombine.worlds.clevr import Clevr
 
-QUESTIONS = {
-    "render": "How much faster than Blender are scenes rendered?",
-    "train": "How fast does a U-Net train, and how well is the card used?",
-    "sample": "How fast are images sampled?",
-    "local": "How much faster is one pass of the local denoiser than one pass per patch?",
-    "linear": "How much faster is it to solve all trajectories of the linear model at once?",
-    "locality": "How much faster is the influence on many pixels at once than on one at a time?",
+OTHERS = {
+    "train": train.measured,
+    "sample": sample.measured,
+    "local": local.measured,
+    "locality": locality.measured,
+    "linear": linear.measured,
 }
 
 
@@ -56,15 +55,10 @@ class BenchOptions:
     """render: a CLEVR scenes file (default: five scenes each of one to ten objects)."""
     with_blender: Annotated[Path | None, UNSET] = None
     """render: a Python that has bpy, to measure Blender here and now on the same scenes."""
-    device: Annotated[str | None, UNSET] = None
-    """Where to measure: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
+    device: Device = None
     save: Annotated[Path | None, UNSET] = None
     """Keep the numbers in this folder of results."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = BenchOptions
+    json: Json = False
 
 
 def run(options: BenchOptions) -> None:
@@ -87,27 +81,12 @@ def run(options: BenchOptions) -> None:
 def measured(options: BenchOptions, device: torch.device) -> dict[str, Measurement]:
     """Run the benchmark that the options name."""
     if options.what == "render":
-        scenes = given(options.scenes, Clevr(size=128), None)[0] if options.scenes else None
+        scenes = given(options.scenes, Clevr(size=128))[0] if options.scenes else None
         return render.measured(scenes, options.with_blender, device, options.seconds)
     for name in ("scenes", "with_blender"):
         if getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} is for bench render, not {options.what}")
-    benches = {
-        "train": train.measured,
-        "sample": sample.measured,
-        "local": local.measured,
-        "locality": locality.measured,
-        "linear": linear.measured,
-    }
-    return benches[options.what](device, options.seconds)
-
-
-def command_of(options: BenchOptions) -> str:
-    """Return the command that measures this again."""
-    words = ["recombine bench", options.what]
-    words += ["--with-blender PYTHON"] if options.with_blender else []
-    words += [f"--scenes {options.scenes}"] if options.scenes else []
-    return " ".join(words)
+    return OTHERS[options.what](device, options.seconds)
 
 
 def results(
@@ -116,6 +95,9 @@ def results(
     """Return the numbers as results; the cell is named after what ran and where, train_h200."""
     name = device_name(device)
     where = name.split()[-1].lower() if device.type == "cuda" else device.type
-    cell, command = f"{options.what}_{where}", command_of(options)
+    words = ["recombine bench", options.what]
+    words += ["--with-blender PYTHON"] if options.with_blender else []
+    words += [f"--scenes {options.scenes}"] if options.scenes else []
+    cell, command = f"{options.what}_{where}", " ".join(words)
     origin = Origin("bench", cell, 0, name, seconds=seconds, command=command)
     return Results(origin, rows(Findings(found)))

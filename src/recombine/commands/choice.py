@@ -9,7 +9,7 @@ import torch
 
 from recombine.commands.grammar import written
 from recombine.report.words import nearest
-from recombine.scene import Concepts, World, concept_rows
+from recombine.scene import World
 from recombine.worlds import WORLDS
 
 SMALLEST, LARGEST = 8, 2048
@@ -54,12 +54,6 @@ def chosen_objects(counts: Sequence[int]) -> tuple[int, int]:
         got = written(tuple(counts))
         raise ValueError(f"--objects is a count or a range, such as 4 or 3-6; got {got}")
     return fewest, most
-
-
-def chosen_compositions(world: World, among: Sequence[Concepts]) -> tuple[Concepts, ...]:
-    """Return compositions that have one concept per factor of the world, in its order."""
-    concept_rows(world.factors, tuple(among))
-    return tuple(among)
 
 
 def chosen_device(name: str | None) -> torch.device:

@@ -2,12 +2,13 @@
 
 import contextlib
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import make_dataclass
 from typing import Annotated, Any, Union
 
 import tyro
 
+from recombine import commands
 from recombine.commands import COMMANDS, index
 from recombine.commands.grammar import registry
 from recombine.report.words import nearest
@@ -32,47 +33,37 @@ def script(words: Sequence[str]) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         tyro.cli(
-            one_of((name, completed(name)) for name in COMMANDS),
+            one_of({name: completed(name) for name in COMMANDS}),
             prog="recombine",
             args=["--tyro-print-completion", words[0]],
             config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes),
             registry=registry(),
         )
-    return one_line_helps(printed.getvalue()) + (OR_FILES if words[0] == "bash" else "")
+    # A shell would offer every line of a help that has several.
+    lines = (
+        line.replace(r"\n", " ") if line.startswith("COMPLETION_SPEC") else line
+        for line in printed.getvalue().splitlines(keepends=True)
+    )
+    return "".join(lines) + OR_FILES * (words[0] == "bash")
 
 
 def completed(command: str) -> Any:
-    """Return the options of a command, which may also follow a name.
+    """Return the options of a command, which may also follow the name of a study or of weights.
 
     tyro completes options and subcommands, so a name is written as a subcommand here.
     """
-    kind, names = COMMANDS[command].options, names_for(command)
-    if len(names) < 2:
+    kind, known = commands.options_of(commands.command(command)), index.read()
+    names = {
+        **dict.fromkeys(("run", "list", "records"), list(known["studies"])),
+        **dict.fromkeys(("measure", "sample"), [f"zoo:{name}" for name in known["zoo"]]),
+    }
+    if command not in names:
         return kind
-    after = one_of((name, kind) for name in names)
+    after = one_of(dict.fromkeys(names[command], kind))
     return make_dataclass(f"{kind.__name__}OrName", [("options", kind), ("after", after)])
 
 
-def names_for(command: str) -> list[str]:
-    """Return the names that may be the first word after a command."""
-    known = index.read()
-    match command:
-        case "run" | "list" | "records":
-            return list(known.studies)
-        case "measure" | "sample":
-            return [f"zoo:{name}" for name in known.zoo]
-    return []
-
-
-def one_line_helps(text: str) -> str:
-    """Join the help of each option in a script: a shell would offer every line of it."""
-    return "".join(
-        line.replace(r"\n", " ") if line.startswith("COMPLETION_SPEC") else line
-        for line in text.splitlines(keepends=True)
-    )
-
-
-def one_of(kinds: Iterable[tuple[str, Any]]) -> Any:
+def one_of(kinds: Mapping[str, Any]) -> Any:
     """Return the type of a choice between subcommands."""
-    choices = [Annotated[kind, tyro.conf.subcommand(name)] for name, kind in kinds]
+    choices = [Annotated[kind, tyro.conf.subcommand(name)] for name, kind in kinds.items()]
     return Annotated[Union[tuple(choices)], tyro.conf.OmitSubcommandPrefixes]  # noqa: UP007

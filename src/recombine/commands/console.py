@@ -3,12 +3,17 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from recombine.measurement import Number
 
 
 def say(message: str) -> None:
@@ -21,8 +26,20 @@ def print_json(result: Mapping[str, Any]) -> None:
     print(json.dumps(result, indent=2, allow_nan=False), flush=True)
 
 
+def show_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None
+) -> None:
+    """Print a table; what stands in it is text, not marks of rich."""
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD)
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
 @contextmanager
-def bar(quiet: bool = False) -> Iterator[Progress]:
+def bar(hidden: bool = False) -> Iterator[Progress]:
     """Show progress on standard error, with a column for the speed; none without a terminal."""
     columns = (
         TextColumn("{task.description}"),
@@ -32,41 +49,24 @@ def bar(quiet: bool = False) -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     console = Console(stderr=True)
-    hidden = quiet or not console.is_terminal
+    hidden = hidden or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         yield progress
 
 
 @contextmanager
-def image_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with images per second; call what it yields with each number of new images."""
-    with bar() as progress:
-        task = progress.add_task(what, total=total, speed="")
-        started = time.perf_counter()
-        made = 0
-
-        def advance(images: int) -> None:
-            nonlocal made
-            made += images
-            speed = f"{made / (time.perf_counter() - started):,.0f} images/s"
-            progress.update(task, completed=made, speed=speed)
-
-        yield advance
-
-
-@contextmanager
-def drawing(what: str) -> Iterator[Callable[[float, int], None]]:
-    """Show a bar; call what it yields with the images drawn and their total. It may start anew."""
+def image_progress(what: str) -> Iterator[Callable[[Number, int], None]]:
+    """Show a bar; call what it yields with the images made and their total. It may start anew."""
     with bar() as progress:
         task = progress.add_task(what, total=None, speed="")
         started = time.perf_counter()
 
-        def watch(drawn: float, total: int) -> None:
+        def watch(made: Number, total: int) -> None:
             nonlocal started
-            if drawn < progress.tasks[task].completed:
+            if made < progress.tasks[task].completed:
                 progress.reset(task)
                 started = time.perf_counter()
-            speed = f"{drawn / (time.perf_counter() - started):,.1f} images/s"
-            progress.update(task, completed=drawn, total=total, speed=speed)
+            speed = f"{made / (time.perf_counter() - started):,.1f} images/s"
+            progress.update(task, completed=made, total=total, speed=speed)
 
         yield watch

@@ -5,17 +5,15 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table as Printed
 
 from recombine import zoo
 from recombine.commands import choice
-from recombine.commands.console import drawing, print_json, say
+from recombine.commands.console import image_progress, print_json, say, show_table
+from recombine.commands.grammar import UNSET, Device, Json
 from recombine.commands.index import listed_world
 from recombine.commands.listing import factors_in_words
+from recombine.commands.measure import chosen_model
 from recombine.commands.panel import dependence
-from recombine.commands.parse import UNSET
 from recombine.commands.tour import (
     SEEN,
     TOUR,
@@ -26,17 +24,14 @@ from recombine.commands.tour import (
     figure,
     in_words,
     requests,
-    shipped_model,
     study_numbers,
     true_renders,
 )
-from recombine.measurement import Measurement
 from recombine.report.files import write_bytes, write_text
 from recombine.report.origin import device_name
-from recombine.report.page import Group, Picture, Section, Table, page
+from recombine.report.page import Group, Picture, Section, page
 from recombine.report.picture import pictures, png, ring_alone
-from recombine.report.table import quoted
-from recombine.scene import World
+from recombine.report.table import interval, quoted
 from recombine.worlds import WORLDS
 
 COUNTS = (1, 3, 6, 9)
@@ -46,12 +41,21 @@ TITLE = "Can a model draw nine objects when its training images had at most thre
 LEAD = (
     "Three small diffusion models were trained on the same images of one to three objects. "
     "Each is conditioned on the places of one, three, six and nine objects and draws an image. "
-    "A detector, a network of its own, then looks for an object at each requested place."
-)
-STORY = (
+    "A detector, a network of its own, then looks for an object at each requested place. "
     "The model whose condition gave every object in training draws more objects than it ever saw. "
     "The model whose condition gave only one of them fails, and the same training with a local "
     "network succeeds again."
+)
+
+
+TRY_IT = Section(
+    "Try it",
+    caption="Choose the places yourself; find objects in any picture; measure a model again.",
+    command=(
+        "recombine sample zoo:grid_all --at 0.3,0.4 0.5,0.7 0.7,0.5 --mark --out mine.png\n"
+        "recombine detect mine.png\n"
+        "recombine measure zoo:grid_one_local --what length --samples 16 --objects 1-9"
+    ),
 )
 
 
@@ -70,13 +74,8 @@ class DemoOptions:
     """Steps of the sampler (default: those of the full study)."""
     seed: int = 0
     """Which scenes, and which noise to start from."""
-    device: Annotated[str | None, UNSET] = None
-    """Where to draw: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = DemoOptions
+    device: Device = None
+    json: Json = False
 
 
 def run(options: DemoOptions) -> None:
@@ -86,10 +85,10 @@ def run(options: DemoOptions) -> None:
     device = choice.chosen_device(options.device)
     with torch.inference_mode():
         visits = tour(options, device)
-        drawing_of_all = figure(visits, shown=1)
+        picture = png(figure(visits))
         text = whole_page(visits, options, device)
     options.out.mkdir(parents=True, exist_ok=True)
-    write_bytes(options.out / "figure.png", png(drawing_of_all))
+    write_bytes(options.out / "figure.png", picture)
     report = options.out / "report.html"
     write_text(report, text)
     announce(options, report, visits)
@@ -98,16 +97,16 @@ def run(options: DemoOptions) -> None:
 def tour(options: DemoOptions, device: torch.device) -> list[Visit]:
     """Return true renders, and what every model draws of the same scenes from the same noise."""
     reader = zoo.detector()
-    numbers = [study_numbers(stop.name) for stop in TOUR]
     say(f"placing {', '.join(map(str, COUNTS))} objects")
-    training = shipped_model(TOUR[0].name, device).training
+    training = chosen_model(zoo.path(TOUR[0].name), device).training
     placed = requests(training, COUNTS, options.samples, options.seed, device)
     visits = [true_renders(placed, reader)]
-    for stop, known in zip(TOUR, numbers, strict=True):
+    for stop in TOUR:
         say(f"{stop.name} ({stop.label}) draws {options.samples * len(COUNTS)} images")
-        with drawing(stop.name) as watch:
-            model = shipped_model(stop.name, device, options.steps, watch)
-            visits.append(Visit(stop, drawn(model, placed, reader, options.seed), known))
+        with image_progress(stop.name) as watch:
+            model = chosen_model(zoo.path(stop.name), device, options.steps, watch)
+            answers = drawn(model, placed, reader, options.seed)
+        visits.append(Visit(stop, answers, study_numbers(stop.name)))
     return visits
 
 
@@ -118,16 +117,10 @@ def whole_page(visits: list[Visit], options: DemoOptions, device: torch.device) 
         counts(visits, options, device),
         *dependence(visits),
         study(visits),
-        further(),
+        TRY_IT,
         worlds(options.seed, device),
     ]
-    return page(TITLE, f"{LEAD} {story(visits)}".strip(), sections)
-
-
-def story(visits: list[Visit]) -> str:
-    """Return how it ends, where the full study ended that way."""
-    ends = [visit.numbers.composes for visit in visits if visit.numbers is not None]
-    return STORY if ends == [True, False, True] else ""
+    return page(TITLE, LEAD, sections)
 
 
 def images_by_number(visits: list[Visit]) -> list[Section]:
@@ -161,18 +154,17 @@ def group(stop: Stop, answer: Answer, introduced: bool) -> Group:
 def rows(visit: Visit) -> list[tuple[str, ...]]:
     """Return a row per number of objects; n is the number of images."""
     return [
-        (str(answer.objects), *map(interval, answer.measurements.values()))
+        (
+            str(answer.objects),
+            *(interval(each.value, each.low, each.high) for each in answer.measurements.values()),
+        )
         for answer in visit.answers
     ]
 
 
-def interval(measured: Measurement) -> str:
-    """Write a measurement without its n, which the caption says."""
-    return quoted(measured).rpartition(", n = ")[0]
-
-
 def counts(visits: list[Visit], options: DemoOptions, device: torch.device) -> Section:
     """Return the table of what was counted."""
+    steps = "" if options.steps is None else f" --steps {options.steps}"
     return Section(
         "What was counted",
         caption=(
@@ -182,17 +174,10 @@ def counts(visits: list[Visit], options: DemoOptions, device: torch.device) -> S
             "place. Objects: how many the image has in all. The detector makes errors too: its "
             "numbers for true renders are the most that can be expected of a model."
         ),
-        command=command_of(options),
-        table=Table(
-            HEAD, tuple((visit.stop.label, *row) for visit in visits for row in rows(visit))
-        ),
+        command=f"recombine demo --samples {options.samples} --seed {options.seed}{steps}",
+        head=HEAD,
+        rows=tuple((visit.stop.label, *row) for visit in visits for row in rows(visit)),
     )
-
-
-def command_of(options: DemoOptions) -> str:
-    """Return what to type to count this again."""
-    steps = "" if options.steps is None else f" --steps {options.steps}"
-    return f"recombine demo --samples {options.samples} --seed {options.seed}{steps}"
 
 
 def study(visits: list[Visit]) -> Section:
@@ -215,20 +200,8 @@ def study(visits: list[Visit]) -> Section:
             "Bradley 2025 (arXiv 2509.16447), whose criterion is not the same."
         ),
         command=known[0][1].command,
-        table=Table(("model", "K_max", "published", "training, on one H200"), tuple(lines)),
-    )
-
-
-def further() -> Section:
-    """Return commands to go on with."""
-    return Section(
-        "Try it",
-        caption="Choose the places yourself; find objects in any picture; measure a model again.",
-        command=(
-            "recombine sample zoo:grid_all --at 0.3,0.4 0.5,0.7 0.7,0.5 --mark --out mine.png\n"
-            "recombine detect mine.png\n"
-            "recombine measure zoo:grid_one_local --what length --samples 16 --objects 1-9"
-        ),
+        head=("model", "K_max", "published", "training, on one H200"),
+        rows=tuple(lines),
     )
 
 
@@ -237,35 +210,15 @@ def worlds(seed: int, device: torch.device) -> Section:
     shown = []
     for world in WORLDS:
         (image,) = pictures(world.image(world.scenes(torch.arange(1, device=device), seed)))
-        shown.append(Group(world.name, about(world), (Picture.of(image, world.name),)))
+        factors = factors_in_words(listed_world(world)["factors"], "; ")
+        picture = Picture.of(image, world.name)
+        shown.append(Group(world.name, f"{world.size} px; {factors}", (picture,)))
     return Section(
         "The worlds",
         caption="Where the images come from: scenes of which everything is known.",
         command="recombine render clevr --count 24 --out clevr",
         groups=tuple(shown),
     )
-
-
-def about(world: World) -> str:
-    """Return the size of a world's images and its factors."""
-    return f"{world.size} px; {factors_in_words(listed_world(world), '; ')}"
-
-
-def printed(visits: list[Visit], samples: int) -> Printed:
-    """Return the table as a terminal of 80 columns shows it."""
-    table = Printed(
-        *HEAD,
-        title=f"{samples} images per row, 95 % intervals",
-        title_justify="left",
-        box=SIMPLE,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    for visit in visits:
-        for row in rows(visit):
-            table.add_row(visit.stop.name, *(cell.replace(" [", "\n[") for cell in row))
-        table.add_section()
-    return table
 
 
 def announce(options: DemoOptions, report: Path, visits: list[Visit]) -> None:
@@ -279,9 +232,13 @@ def announce(options: DemoOptions, report: Path, visits: list[Visit]) -> None:
         }
         print_json({"subject": "demo", "measurements": values, "report": str(report)})
         return
-    Console().print(printed(visits, options.samples))
+    lines = [
+        (visit.stop.name, *(cell.replace(" [", "\n[") for cell in row))
+        for visit in visits
+        for row in rows(visit)
+    ]
+    show_table(HEAD, lines, f"{options.samples} images per row, 95 % intervals")
     for visit in visits:
         if visit.numbers is not None and visit.numbers.k_max is not None:
-            verdict, k_max = visit.numbers.verdict, quoted(visit.numbers.k_max)
-            print(f"{visit.stop.name}, in the full study: {verdict}; K_max {k_max}")
+            print(f"{visit.stop.name}, in the full study: K_max {quoted(visit.numbers.k_max)}")
     say(f"The page is {report}: open it in a browser.")

@@ -1,7 +1,7 @@
 """`recombine detect`: the objects that the shipped detector finds in CLEVR-like images."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,10 +16,10 @@ from torch import Tensor
 from recombine import zoo
 from recombine.commands import choice
 from recombine.commands.console import image_progress, print_json, say
-from recombine.commands.parse import UNSET
+from recombine.commands.grammar import UNSET, Device, Json
 from recombine.reader import Found, Reader
 from recombine.report.files import new_folder, refuse_occupied
-from recombine.report.picture import write_png
+from recombine.report.picture import png
 from recombine.worlds.clevr import Clevr
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff")
@@ -43,13 +43,8 @@ class DetectOptions:
     """Leave out objects of a lower confidence, from 0 to 1 (default: the detector's own)."""
     out: Annotated[Path | None, UNSET] = None
     """New folder for the images with every found centre marked."""
-    device: Annotated[str | None, UNSET] = None
-    """Where to read: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = DetectOptions
+    device: Device = None
+    json: Json = False
 
 
 def run(options: DetectOptions) -> None:
@@ -61,13 +56,15 @@ def run(options: DetectOptions) -> None:
         refuse_twins(paths)
     reader: Reader = chosen_reader(options.threshold)
     read: list[dict[str, Any]] = []
-    with marking(options.out) as mark, image_progress("reading", len(paths)) as advance:
-        for path in paths:
+    folder = nullcontext() if options.out is None else new_folder(options.out)
+    with folder as partial, image_progress("reading") as watch:
+        for number, path in enumerate(paths, 1):
             picture = opened(path)
             objects = described(reader(pixels(picture).to(device)))[0]
-            mark(picture, objects, path)
+            if partial is not None:
+                (partial / f"{path.stem}.png").write_bytes(png(marked(picture, objects)))
             read.append({"image": str(path), "objects": objects})
-            advance(1)
+            watch(number, len(paths))
     if options.json:
         print_json({"subject": f"{zoo.PREFIX}detector", "measurements": {}, "images": read})
     else:
@@ -129,48 +126,31 @@ def pixels(picture: Image.Image) -> Float[Tensor, "1 3 height width"]:
 
 def described(found: Found) -> list[list[dict[str, Any]]]:
     """Return the objects of each image, in words."""
-    numbers = zip(
-        found.place.tolist(), found.concepts.tolist(), found.confidence.tolist(), strict=True
-    )
+    numbers = (found.place, found.concepts, found.confidence, found.count)
+    rows = zip(*(each.tolist() for each in numbers), strict=True)
     return [
-        [_object(*each) for each in list(zip(*row, strict=True))[:count]]
-        for row, count in zip(numbers, found.count.tolist(), strict=True)
+        [_object(*each) for each in list(zip(*row, strict=True))[:count]] for *row, count in rows
     ]
 
 
 def _object(place: list[float], concepts: list[int], confidence: float) -> dict[str, Any]:
-    factors = zip(Clevr.factors, concepts, strict=True)
-    named = {factor.name: factor.concepts[concept] for factor, concept in factors}
-    known = {"x": round(place[0], 4), "y": round(place[1], 4), **named}
-    return {name: ({**known, "confidence": round(confidence, 4)})[name] for name in _COLUMNS}
+    known: dict[str, Any] = dict(zip(("x", "y"), (round(end, 4) for end in place), strict=True))
+    for factor, concept in zip(Clevr.factors, concepts, strict=True):
+        known[factor.name] = factor.concepts[concept]
+    known["confidence"] = round(confidence, 4)
+    return {name: known[name] for name in _COLUMNS}
 
 
 def table(name: str, objects: Sequence[dict[str, Any]]) -> str:
     """Return the objects of an image as lines of text."""
     count = f"{len(objects)} object{'' if len(objects) == 1 else 's'}"
-    rows = [_COLUMNS, *(_row(each) for each in objects)] if objects else []
+    rows = [
+        [f"{v:.3f}" if isinstance(v, float) else str(v) for v in one.values()] for one in objects
+    ]
+    rows = [list(_COLUMNS), *rows] if rows else []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([f"{name}: {count}", *(f"  {line}" for line in lines)])
-
-
-def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{v:.3f}" if isinstance(v, float) else str(v) for v in one.values())
-
-
-Mark = Callable[[Image.Image, Sequence[dict[str, Any]], Path], None]
-
-
-@contextmanager
-def marking(folder: Path | None) -> Iterator[Mark]:
-    """Yield what writes a marked picture into a new folder, or does nothing without one."""
-    if folder is None:
-        yield lambda picture, objects, path: None
-        return
-    with new_folder(folder) as partial:
-        yield lambda picture, objects, path: write_png(
-            marked(picture, objects), partial / f"{path.stem}.png"
-        )
 
 
 def marked(picture: Image.Image, objects: Sequence[dict[str, Any]]) -> Image.Image:

@@ -7,31 +7,29 @@ The type of a field decides: an int is N, a tuple of ints 3,6-9, a tuple of floa
 
 import re
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+T = TypeVar("T")
 MOST = 100_000
 NONE = "none"
 
 
-def whole(word: str) -> int:
-    """Read 3."""
-    try:
-        return int(word)
-    except ValueError:
-        raise ValueError(f"expected a whole number, got {word!r}") from None
+def reading(convert: Callable[[str], T], expected: str) -> Callable[[str], T]:
+    """Return what converts a word, or says what was expected."""
 
+    def read(word: str) -> T:
+        try:
+            return convert(word)
+        except ValueError:
+            raise ValueError(f"expected {expected}, got {word!r}") from None
 
-def decimal(word: str) -> float:
-    """Read 0.1."""
-    try:
-        return float(word)
-    except ValueError:
-        raise ValueError(f"expected a number, got {word!r}") from None
+    return read
 
 
 def whole_list(word: str) -> tuple[int, ...]:
@@ -46,14 +44,6 @@ def whole_list(word: str) -> tuple[int, ...]:
             raise ValueError(f"expected at most {MOST:,} numbers, got {word!r}")
         found += range(first, last + 1)
     return tuple(found)
-
-
-def decimal_list(word: str) -> tuple[float, ...]:
-    """Read 0.1,0.5."""
-    try:
-        return tuple(float(part) for part in word.split(","))
-    except ValueError:
-        raise ValueError(f"expected numbers such as 0.1,0.5, got {word!r}") from None
 
 
 def name_list(word: str) -> tuple[str, ...]:
@@ -72,7 +62,13 @@ def written(value: Any) -> str:
         return str(value)
     if not all(isinstance(each, int) for each in value):
         return ",".join(map(str, value))
-    return ",".join(_written_run(run) for run in _runs(value))
+    parts: list[str] = []
+    # In a run, numbers grow as fast as their positions.
+    for _, run in groupby(enumerate(value), lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in run]
+        long = len(numbers) > 2 and numbers[0] >= 0
+        parts += [f"{numbers[0]}-{numbers[-1]}"] if long else map(str, numbers)
+    return ",".join(parts)
 
 
 def registry() -> ConstructorRegistry:
@@ -102,12 +98,13 @@ def _kind(hint: Any) -> tuple[Any, bool]:
 def _spec(
     metavar: str, read: Callable[[str], Any], optional: bool = False, listed: bool = True
 ) -> PrimitiveConstructorSpec[Any]:
-    nothing = {NONE: None} if optional else {NONE: ()} if listed else {}
     # A file, or whatever else a text names, may be called none.
-    nothing = {} if read in (str, Path) else nothing
+    nothing = (optional or listed) and read not in (str, Path)
 
     def instance(words: list[str]) -> Any:
-        return nothing[NONE] if words[0] in nothing else read(words[0])
+        if nothing and words[0] == NONE:
+            return None if optional else ()
+        return read(words[0])
 
     return PrimitiveConstructorSpec(
         nargs=1,
@@ -118,31 +115,32 @@ def _spec(
     )
 
 
+def _decimals(word: str) -> tuple[float, ...]:
+    return tuple(map(float, word.split(",")))
+
+
 _WORDS: dict[Any, tuple[str, Callable[[str], Any]]] = {
-    int: ("N", whole),
-    float: ("X", decimal),
+    int: ("N", reading(int, "a whole number")),
+    float: ("X", reading(float, "a number")),
     str: ("TEXT", str),
     Path: ("PATH", Path),
 }
 _LISTS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     int: ("N,N-N", whole_list),
-    float: ("X,X", decimal_list),
+    float: ("X,X", reading(_decimals, "numbers such as 0.1,0.5")),
 }
 
 Names: TypeAlias = Annotated[tuple[str, ...], _spec("NAME,NAME", name_list)]
 """A list of names with commas between them: one word, unlike the words of a positional."""
-
-
-def _runs(values: tuple[int, ...]) -> list[list[int]]:
-    """Cut a list where it does not go on by one."""
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and value == runs[-1][-1] + 1 and runs[-1][0] >= 0:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    return runs
-
-
-def _written_run(run: list[int]) -> str:
-    return f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run))
+UNSET = tyro.conf.arg(help_behavior_hint="")
+"""Marks an option whose default is None: its help says in words what that means."""
+Device: TypeAlias = Annotated[
+    str | None,
+    UNSET,
+    tyro.conf.arg(
+        help="Where to compute: cpu, cuda, cuda:1 (default: the accelerator if there is one)."
+    ),
+]
+Json: TypeAlias = Annotated[
+    bool, tyro.conf.arg(help="Print one JSON object and nothing else on standard output.")
+]

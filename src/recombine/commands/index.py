@@ -7,9 +7,8 @@ holds the two together.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recombine.scene import World
@@ -18,71 +17,44 @@ if TYPE_CHECKING:
 PATH = Path(__file__).with_name("index.json")
 
 
-@dataclass(frozen=True)
-class ListedWorld:
-    """A world: side of its images in pixels, and its factors with their concepts."""
-
-    size: int
-    factors: Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True)
-class ListedStudy:
-    """A study: what each level of each axis says, the levels of each cell, and what it costs."""
-
-    question: str
-    axes: Mapping[str, Mapping[str, str]]
-    cells: Mapping[str, Mapping[str, str]]
-    headline: Sequence[str]
-    cost: str
-
-
-@dataclass(frozen=True)
-class Index:
-    """All of them, by name; weights with the command that trains the like."""
-
-    worlds: Mapping[str, ListedWorld]
-    studies: Mapping[str, ListedStudy]
-    zoo: Mapping[str, str]
-
-
 def indexed(
     worlds: Sequence["World"], studies: Mapping[str, "Study"], zoo: Mapping[str, str]
-) -> Index:
-    """Return the index of these worlds, studies and weights."""
-    return Index(
-        {world.name: listed_world(world) for world in worlds},
-        {name: listed_study(study) for name, study in studies.items()},
-        dict(zoo),
-    )
+) -> dict[str, Any]:
+    """Return the index of these worlds, studies and weights; of weights what trains the like."""
+    return {
+        "worlds": {world.name: listed_world(world) for world in worlds},
+        "studies": {name: listed_study(study) for name, study in studies.items()},
+        "zoo": dict(zoo),
+    }
 
 
-def listed_world(world: "World") -> ListedWorld:
-    """Return what the index says of a world."""
+def listed_world(world: "World") -> dict[str, Any]:
+    """Return the side of a world's images in pixels, and its factors with their concepts."""
     factors = {factor.name: list(factor.concepts) for factor in world.factors}
-    return ListedWorld(world.size, factors)
+    return {"size": world.size, "factors": factors}
 
 
-def listed_study(study: "Study") -> ListedStudy:
-    """Return what the index says of a study."""
+def listed_study(study: "Study") -> dict[str, Any]:
+    """Return what each level of each axis says, the levels of each cell, and what it costs."""
     axes = {
         name: {key: level.says for key, level in axis.levels.items()}
         for name, axis in study.axes.items()
     }
-    cells = {key: dict(levels) for key, levels in study.levels.items()}
-    return ListedStudy(study.question, axes, cells, list(study.headline), study.cost)
+    return {
+        "question": study.question,
+        "axes": axes,
+        "cells": {key: dict(levels) for key, levels in study.levels.items()},
+        "headline": list(study.headline),
+        "cost": study.cost,
+    }
 
 
-def text(index: Index) -> str:
+def text(index: Mapping[str, Any]) -> str:
     """Return the content of the file."""
-    return json.dumps(asdict(index), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(index, indent=1, ensure_ascii=False) + "\n"
 
 
-def read(path: Path = PATH) -> Index:
+def read() -> dict[str, Any]:
     """Read the file."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return Index(
-        {name: ListedWorld(**each) for name, each in content["worlds"].items()},
-        {name: ListedStudy(**each) for name, each in content["studies"].items()},
-        content["zoo"],
-    )
+    content: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
+    return content

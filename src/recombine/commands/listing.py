@@ -1,16 +1,15 @@
 """`recombine list`: what there is to choose from."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 from recombine.commands import index
-from recombine.commands.console import print_json
-from recombine.commands.index import Index, ListedStudy, ListedWorld
+from recombine.commands.console import print_json, show_table
+from recombine.commands.grammar import Json
 from recombine.report.words import nearest
 
 RESULTS = "results.csv"
@@ -29,65 +28,56 @@ class ListOptions:
     """A study, to show its axes and its cells, and which of them you have run."""
     out: Path = Path("runs")
     """Folder of your runs."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
-
-
-OPTIONS = ListOptions
+    json: Json = False
 
 
 def run(options: ListOptions) -> None:
     """Print everything there is, or one study."""
     known = index.read()
     if options.study is not None:
-        names = list(known.studies)
+        names = list(known["studies"])
         if options.study not in names:
             meant = nearest(options.study, names)
             raise ValueError(f"study {options.study!r} is not one of {', '.join(names)}{meant}")
-        show_study(options.study, known.studies[options.study], options)
+        show_study(options.study, known["studies"][options.study], options)
     elif options.json:
-        print_json(asdict(known))
+        print_json(known)
     else:
         show_all(known)
 
 
-def show_all(known: Index) -> None:
+def show_all(known: Mapping[str, Any]) -> None:
     """Print a table of worlds, one of studies, one of weights."""
-    table = Table("world", "image", "factors", title="Worlds", title_justify="left")
-    for name, world in known.worlds.items():
-        table.add_row(name, f"{world.size} px", factors_in_words(world, "\n"))
-    Console().print(table)
+    worlds = [
+        (name, f"{world['size']} px", factors_in_words(world["factors"], "\n"))
+        for name, world in known["worlds"].items()
+    ]
+    studies = [
+        (name, each["question"], ", ".join(each["axes"]), str(len(each["cells"])), each["cost"])
+        for name, each in known["studies"].items()
+    ]
+    weights = [(f"zoo:{name}", command) for name, command in known["zoo"].items()]
+    show_table(("world", "image", "factors"), worlds, "Worlds")
     head = ("study", "question", "axes", "cells", "cost")
-    table = Table(
-        *head, title="Studies (recombine list STUDY shows the cells)", title_justify="left"
-    )
-    for name, each in known.studies.items():
-        table.add_row(name, each.question, ", ".join(each.axes), str(len(each.cells)), each.cost)
-    Console().print(table)
-    table = Table("weights", "trained by", title="Shipped weights", title_justify="left")
-    for name, command in known.zoo.items():
-        table.add_row(f"zoo:{name}", command)
-    Console().print(table)
+    show_table(head, studies, "Studies (recombine list STUDY shows the cells)")
+    show_table(("weights", "trained by"), weights, "Shipped weights")
 
 
-def show_study(name: str, study: ListedStudy, options: ListOptions) -> None:
+def show_study(name: str, study: Mapping[str, Any], options: ListOptions) -> None:
     """Print the axes of a study with what each level says, and its cells, run or not."""
-    done = {key: seeds_run(options.out, name, key) for key in study.cells}
+    axes, cells = study["axes"], study["cells"]
+    done = {key: seeds_run(options.out, name, key) for key in cells}
     if options.json:
-        print_json({"study": name, **asdict(study), "seeds_run": done})
+        print_json({"study": name, **study, "seeds_run": done})
         return
-    console = Console()
-    console.print(f"{name}: {study.question}\n{study.cost}", highlight=False)
-    for axis, levels in study.axes.items():
-        table = Table(axis, "says", title_justify="left")
-        for level, says in levels.items():
-            table.add_row(level, says)
-        console.print(table)
-    table = Table("cell", *study.axes, f"seeds in {options.out}", title_justify="left")
-    for key, levels in study.cells.items():
-        seeds = ", ".join(map(str, done[key]))
-        table.add_row(f"{name}:{key}", *(levels[axis] for axis in study.axes), seeds)
-    console.print(table)
+    print(f"{name}: {study['question']}\n{study['cost']}")
+    for axis, levels in axes.items():
+        show_table((axis, "says"), levels.items())
+    rows = [
+        (f"{name}:{key}", *(levels[axis] for axis in axes), ", ".join(map(str, done[key])))
+        for key, levels in cells.items()
+    ]
+    show_table(("cell", *axes, f"seeds in {options.out}"), rows)
 
 
 def seeds_run(out: Path, name: str, key: str) -> list[int]:
@@ -100,6 +90,6 @@ def seeds_run(out: Path, name: str, key: str) -> list[int]:
     return sorted(int(folder.removeprefix("seed")) for folder in folders)
 
 
-def factors_in_words(world: ListedWorld, between: str) -> str:
+def factors_in_words(factors: Mapping[str, Sequence[str]], between: str) -> str:
     """Return the factors with their concepts: "shape (cube, sphere); colour (red, blue)"."""
-    return between.join(f"{name} ({', '.join(each)})" for name, each in world.factors.items())
+    return between.join(f"{name} ({', '.join(each)})" for name, each in factors.items())

@@ -4,17 +4,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import tyro
 
 from recombine import run as runner
 from recombine import studies
 from recombine.commands import choice
-from recombine.commands.console import drawing, print_json, say
-from recombine.commands.grammar import Names
-from recombine.commands.parse import UNSET
+from recombine.commands.console import image_progress, print_json, say
+from recombine.commands.grammar import UNSET, Device, Json, Names
 from recombine.measure.subject import Measure
 from recombine.report.table import quoted
+from recombine.run import Model
 from recombine.run.model import chosen_checkpoint, configured
+from recombine.sample.heun import Progress, unwatched
 from recombine.study import Cell
 
 
@@ -42,25 +44,17 @@ class MeasureOptions:
     """Which run, when a cell is named."""
     out: Path = Path("runs")
     """Folder of the runs, when a cell is named."""
-    device: Annotated[str | None, UNSET] = None
-    """Where to measure: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = MeasureOptions
+    device: Device = None
+    json: Json = False
 
 
 def run(options: MeasureOptions) -> None:
     """Print every measurement."""
     path = chosen_checkpoint(options.subject, options.seed, options.out)
-    plan = runner.plan_of(path)
-    plan = replace(plan, declared=with_steps(plan.trained, options.steps))
-    measures = chosen_measures(plan.trained, options)
-    machine = runner.machine(choice.chosen_device(options.device))
-    with drawing(options.subject) as watch:
-        found = runner.loaded(plan, path, machine, watch).found(measures)
-    note = studies.load(plan.study).note
+    with image_progress(options.subject) as watch:
+        model = chosen_model(path, choice.chosen_device(options.device), options.steps, watch)
+        found = model.found(chosen_measures(model.cell, options))
+    note = studies.load(runner.plan_of(path).study).note
     if options.json:
         values = {name: asdict(each) for name, each in found.measurements.items()}
         others = {"undefined": dict(found.undefined), "alarms": list(found.alarms), "note": note}
@@ -77,25 +71,29 @@ def run(options: MeasureOptions) -> None:
         say(f"note: {note}")
 
 
-def with_steps(cell: Cell, steps: int | None) -> Cell:
-    """Return the cell with another number of sampler steps, where one is given."""
-    if steps is None:
-        return cell
-    return replace(cell, sampler=replace(cell.sampler, steps=steps))
+def chosen_model(
+    path: Path, device: torch.device, steps: int | None = None, watch: Progress = unwatched
+) -> Model:
+    """Load the model of a checkpoint, to sample in so many steps (default: the cell's)."""
+    plan = runner.plan_of(path)
+    if steps is not None:
+        sampler = replace(plan.trained.sampler, steps=steps)
+        plan = replace(plan, declared=replace(plan.trained, sampler=sampler))
+    return runner.loaded(plan, path, runner.machine(device), watch)
 
 
 def chosen_measures(cell: Cell, options: MeasureOptions) -> list[Measure]:
     """Return the measurements that are wanted, set as they are wanted."""
-    given = {"samples": options.samples, "objects": options.objects, "layers": options.layers}
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if options.samples is not None and options.samples < 1:
         raise ValueError(f"--samples is at least 1; got {options.samples}")
     names = options.what or tuple(each.name for each in cell.measures)
-    plain = [configured(cell, name, {}) for name in names]
-    for name, value in settings.items():
-        if not any(hasattr(measure, name) for measure in plain):
-            raise ValueError(f"{', '.join(names)} has no {name} to set; got {value}")
-    return [
-        configured(cell, name, {key: v for key, v in settings.items() if hasattr(measure, key)})
-        for name, measure in zip(names, plain, strict=True)
-    ]
+    chosen: Any = [configured(cell, name, {}) for name in names]
+    for name in ("samples", "objects", "layers"):
+        if (value := getattr(options, name)) is not None:
+            if not any(hasattr(measure, name) for measure in chosen):
+                raise ValueError(f"{', '.join(names)} has no {name} to set; got {value}")
+            chosen = [
+                replace(measure, **{name: value}) if hasattr(measure, name) else measure
+                for measure in chosen
+            ]
+    return list(chosen)

@@ -1,13 +1,14 @@
 """The part of the demo's page that says why: what a place in the image depends on."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
 from PIL.ImageFont import load_default
 
 from recombine import zoo
-from recombine.commands.tour import Stop, Visit
+from recombine.commands.tour import Visit
 from recombine.figures.locality import HeatMap, heat_maps
 from recombine.report.page import Group, Picture, Section
 from recombine.report.table import quoted
@@ -51,12 +52,9 @@ def _group(visit: Visit) -> Group | None:
         f"Share of the condition's influence that comes from near by (conditional locality): "
         f"{quoted(locality)} scenes."
     )
-    return Group(stop.label, note, (Picture.of(drawn(shown), _words(stop, shown)),))
-
-
-def _words(stop: Stop, shown: HeatMap) -> str:
     own = f"{100 * shown.shares[shown.own]:.0f} %"
-    return f"{stop.label}: {own} of the influence is that of the object requested there"
+    words = f"{stop.label}: {own} of the influence is that of the object requested there"
+    return Group(stop.label, note, (Picture.of(drawn(shown), words),))
 
 
 def drawn(shown: HeatMap) -> Image.Image:
@@ -70,13 +68,7 @@ def drawn(shown: HeatMap) -> Image.Image:
         colour = "#1f6fd1" if number == shown.own else "#a8441f"
         x, y = (_SIDE * end for end in place)
         pen.circle((x, y), _REACH, outline=colour, width=4)
-        pen.text(
-            (x, y - _REACH - 5),
-            f"{100 * share:.0f} %",
-            colour,
-            font,
-            "ms",
-            stroke_width=3,
-            stroke_fill="white",
-        )
+        words = f"{100 * share:.0f} %"
+        rim: Any = {"stroke_width": 3, "stroke_fill": "white"}
+        pen.text((x, y - _REACH - 5), words, colour, font, "ms", **rim)
     return picture

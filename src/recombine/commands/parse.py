@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 import tyro
 
@@ -12,58 +12,42 @@ from tyro import _errors as refusals
 from recombine.commands.grammar import registry
 from recombine.report.words import listed, nearest
 
-T = TypeVar("T")
 
-UNSET = tyro.conf.arg(help_behavior_hint="")
-"""Marks an option whose default is None: its help says in words what that means."""
+def parsed(
+    kind: type[Any],
+    program: str,
+    words: Sequence[str],
+    config: Sequence[Any] = (tyro.conf.FlagCreatePairsOff,),
+    **settings: Any,
+) -> Any:
+    """Read the options of a command; what is wrong with them is one line of a ValueError.
 
-
-def parsed(kind: type[T], program: str, words: Sequence[str]) -> T:
-    """Read the options of a command; what is wrong with them is one line of a ValueError."""
+    Further settings are those of `tyro.cli`.
+    """
     with refusals.on_parse_error(_refusal(kind, program, words)):
         return tyro.cli(
-            kind,
-            prog=program,
-            args=words,
-            config=(tyro.conf.FlagCreatePairsOff,),
-            registry=registry(),
+            kind, prog=program, args=words, config=config, registry=registry(), **settings
         )
 
 
-def recognized(kind: type[T], program: str, words: Sequence[str]) -> tuple[T, list[str]]:
-    """Read the options of a command, and return the words that are not among them.
+def recognized(kind: type[Any], program: str, words: Sequence[str]) -> Any:
+    """Read the options of a command; return them and the words that are not among them.
 
     With `--help` as the first word it shows these options; after a name, `--help` is left over,
     for the options of what is named.
     """
-    with refusals.on_parse_error(_refusal(kind, program, words)):
-        return tyro.cli(
-            kind,
-            prog=program,
-            args=words,
-            config=(tyro.conf.FlagCreatePairsOff,),
-            registry=registry(),
-            return_unknown_args=True,
-            add_help=not words or words[0].startswith("-"),
-        )
+    helped = not words or words[0].startswith("-")
+    return parsed(kind, program, words, return_unknown_args=True, add_help=helped)
 
 
-def overridden(value: T, words: Sequence[str], program: str) -> T:
+def overridden(value: Any, words: Sequence[str], program: str) -> Any:
     """Return a frozen dataclass value with the fields set that the words name.
 
     What cannot be typed, such as a function, is no option.
     """
-    kind = type(value)
-    with refusals.on_parse_error(_refusal(kind, program, words)):
-        return tyro.cli(
-            kind,
-            default=value,
-            prog=program,
-            description="Fields that can be set, beside the options of the command itself.",
-            args=words,
-            config=(tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed),
-            registry=registry(),
-        )
+    says = "Fields that can be set, beside the options of the command itself."
+    config = (tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed)
+    return parsed(type(value), program, words, config, default=value, description=says)
 
 
 def _refusal(

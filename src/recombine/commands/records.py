@@ -8,14 +8,9 @@ from typing import Annotated
 
 import pandas as pd
 import tyro
-from rich import box
-from rich.console import Console
-from rich.table import Table as Grid
-from rich.text import Text
 
-from recombine.commands.console import print_json, say
-from recombine.commands.grammar import Names
-from recombine.commands.parse import UNSET
+from recombine.commands.console import print_json, say, show_table
+from recombine.commands.grammar import UNSET, Names
 from recombine.report.queries import Cells, Shown, finals, samples, value
 from recombine.report.seeds import summarised
 from recombine.report.table import latex
@@ -53,11 +48,8 @@ class RecordsOptions:
     """Also copy what is at --where into this folder of results, a file a study."""
 
 
-OPTIONS = RecordsOptions
-
-
 def run(options: RecordsOptions) -> None:
-    """Print the rows that are asked for, or a table of them."""
+    """Print the rows that are wanted, or a table of them."""
     table = records(options.study, options.where)
     table = matching(matching(table, "cell", options.cell), "measurement", options.measurement)
     if options.keep is not None:
@@ -68,12 +60,19 @@ def run(options: RecordsOptions) -> None:
         rows = table.astype(object).where(table.notna(), None).to_dict("records")
         print_json({"subject": "records", "rows": rows})
     elif options.parquet is not None:
-        write_parquet(table, options.parquet)
+        try:
+            table.to_parquet(options.parquet, index=False)
+        except ImportError as error:
+            message = "Parquet is written by pyarrow: pip install 'recombine[parquet]'"
+            raise ImportError(message) from error
     elif options.latex:
         shown = overview(table, options)
         print(latex(shown.head, shown.rows))
     else:
-        show(overview(table, options))
+        shown = overview(table, options)
+        show_table(shown.head, [[cell.replace("`", "") for cell in row] for row in shown.rows])
+        if shown.note:
+            say(shown.note)
 
 
 def matching(table: pd.DataFrame, column: str, names: Sequence[str]) -> pd.DataFrame:
@@ -134,27 +133,6 @@ def cells(table: pd.DataFrame) -> Shown:
     names = dict.fromkeys(name.partition("@")[0] for name in finals(table)["measurement"])
     note = f"Measured: {', '.join(names)}. Choose with --measurement or --cell."
     return Shown(("cell", "seeds", "device", "numbers"), tuple(rows), note)
-
-
-def show(shown: Shown) -> None:
-    """Print a table; what stands in it is text, not marks of rich."""
-    grid = Grid(box=box.SIMPLE_HEAD)
-    for name in shown.head:
-        grid.add_column(name, overflow="fold")
-    for row in shown.rows:
-        grid.add_row(*(Text(cell.replace("`", "")) for cell in row))
-    Console().print(grid)
-    if shown.note:
-        say(shown.note)
-
-
-def write_parquet(table: pd.DataFrame, path: Path) -> None:
-    """Write the rows to a file of Parquet, which needs another package."""
-    try:
-        table.to_parquet(path, index=False)
-    except ImportError as error:
-        message = "Parquet is written by pyarrow: pip install 'recombine[parquet]'"
-        raise ImportError(message) from error
 
 
 def kept(where: Path | None, study: str | None, folder: Path) -> None:

@@ -5,19 +5,18 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, TypeAlias
 
 import torch
 import tyro
 
 from recombine.commands import choice
 from recombine.commands.console import image_progress, print_json, say
-from recombine.commands.grammar import Names
-from recombine.commands.parse import UNSET
+from recombine.commands.grammar import UNSET, Device, Json, Names
 from recombine.measurement import Measurement
 from recombine.report.files import naming, new_folder, refuse_occupied
-from recombine.report.picture import pictures, write_png
-from recombine.scene import Scenes, World
+from recombine.report.picture import pictures, png
+from recombine.scene import Scenes, World, concept_rows
 from recombine.worlds import scene_file
 
 BATCH = 64
@@ -53,22 +52,12 @@ class RenderOptions:
     """Render the scenes of this file instead; images keep their names."""
     image_size: Annotated[str | None, UNSET] = None
     """Size of the images the file was written for, such as 128 or 480x320, if it names none."""
-    device: Annotated[str | None, UNSET] = None
-    """Where to render: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
+    device: Device = None
+    json: Json = False
 
 
-@dataclass(frozen=True)
-class Part:
-    """Some scenes, the names of their images, and the number of the first."""
-
-    scenes: Scenes
-    names: Sequence[str]
-    first: int
-
-
-OPTIONS = RenderOptions
+Part: TypeAlias = tuple[int, Scenes, Sequence[str]]
+"""The number of the first of some scenes, the scenes, and the names of their images."""
 
 
 def run(options: RenderOptions) -> None:
@@ -79,9 +68,9 @@ def run(options: RenderOptions) -> None:
     refuse_occupied(folder)
     total, parts = chosen_scenes(options, world, device)
     started = time.perf_counter()
-    with new_folder(folder) as partial, image_progress(f"rendering {world.name}", total) as advance:
+    with new_folder(folder) as partial, image_progress(f"rendering {world.name}") as watch:
         for images in written(world, parts, partial):
-            advance(images)
+            watch(images, total)
     report(options, world, total, folder, time.perf_counter() - started)
 
 
@@ -93,8 +82,8 @@ def configured(options: RenderOptions) -> World:
     if options.objects is not None:
         world = choice.with_setting(world, "objects", choice.chosen_objects(options.objects))
     if options.composition:
-        among = choice.chosen_compositions(world, options.composition)
-        world = choice.with_setting(world, "among", among)
+        concept_rows(world.factors, options.composition)  # one concept per factor, or it says so
+        world = choice.with_setting(world, "among", options.composition)
     if options.jitter:
         world = choice.with_setting(world, "jitter", True)
     return world
@@ -116,7 +105,11 @@ def chosen_scenes(
             given_by = f"{options.scenes} gives them; leave it out"
             raise ValueError(f"--{name} chooses scenes, but {given_by}")
     scenes, names = given(options.scenes, world, options.image_size)
-    return len(names), batches(scenes.to(device), names)
+    scenes = scenes.to(device)
+    firsts = range(0, len(names), BATCH)
+    return len(names), (
+        (first, scenes[first : first + BATCH], names[first : first + BATCH]) for first in firsts
+    )
 
 
 def numbered(world: World, count: int, seed: int, device: torch.device) -> Iterator[Part]:
@@ -124,17 +117,10 @@ def numbered(world: World, count: int, seed: int, device: torch.device) -> Itera
     for first in range(0, count, BATCH):
         index = torch.arange(first, min(first + BATCH, count), device=device)
         names = [f"{world.name}_{number:06d}.png" for number in index.tolist()]
-        yield Part(world.scenes(index, seed), names, first)
+        yield first, world.scenes(index, seed), names
 
 
-def batches(scenes: Scenes, names: Sequence[str]) -> Iterator[Part]:
-    """Yield scenes that are all there already."""
-    for first in range(0, len(names), BATCH):
-        which = slice(first, first + BATCH)
-        yield Part(scenes[which], names[which], first)
-
-
-def given(path: Path, world: World, image_size: str | None) -> tuple[Scenes, list[str]]:
+def given(path: Path, world: World, image_size: str | None = None) -> tuple[Scenes, list[str]]:
     """Read a file of scenes and the names of their images."""
     size = None if image_size is None else choice.chosen_image_size(image_size)
     content = json_content(path)
@@ -170,16 +156,23 @@ def refuse_tricks(names: Sequence[str]) -> None:
 
 
 def written(world: World, parts: Iterator[Part], folder: Path) -> Iterator[int]:
-    """Write images and their scenes batch by batch, and yield how many images were added."""
+    """Write images and their scenes batch by batch, and yield how many images there are."""
     # Scene by scene, so that memory does not grow with the number of images.
     with (folder / SCENES).open("w", encoding="utf-8") as file:
-        for part in parts:
+        for first, scenes, names in parts:
             with torch.inference_mode():
-                images = world.image(part.scenes)
-            for picture, name in zip(pictures(images), part.names, strict=True):
-                write_png(picture, folder / name)
-            _append(file, scene_file.write(part.scenes, world, part.names, part.first), part.first)
-            yield len(part.names)
+                images = world.image(scenes)
+            for picture, name in zip(pictures(images), names, strict=True):
+                (folder / name).write_bytes(png(picture))
+            content = scene_file.write(scenes, world, names, first)
+            listed = [json.dumps(scene, allow_nan=False) for scene in content["scenes"]]
+            if first == 0:
+                head = json.dumps({**content, "scenes": []}, allow_nan=False)
+                file.write(head.removesuffix("]}") + "\n")
+            else:
+                file.write(",\n")
+            file.write(",\n".join(listed))
+            yield first + len(names)
         file.write("\n]}\n")
 
 
@@ -200,16 +193,6 @@ def report(options: RenderOptions, world: World, total: int, folder: Path, secon
     else:
         plural = "" if total == 1 else "s"
         say(f"{total:,} image{plural} and {SCENES} are in {folder} ({speed:,.0f} images/s)")
-
-
-def _append(file: TextIO, content: dict[str, Any], first: int) -> None:
-    """Write some scenes into the list that the first of them opens."""
-    if first == 0:
-        head = json.dumps({**content, "scenes": []}, allow_nan=False)
-        file.write(head.removesuffix("]}") + "\n")
-    else:
-        file.write(",\n")
-    file.write(",\n".join(json.dumps(scene, allow_nan=False) for scene in content["scenes"]))
 
 
 def _refuse_constant(word: str) -> None:

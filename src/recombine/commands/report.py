@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 from matplotlib import rc_context
@@ -10,9 +10,9 @@ from matplotlib import rc_context
 from recombine import figures
 from recombine.commands import index
 from recombine.commands.console import print_json, say
-from recombine.commands.parse import UNSET
+from recombine.commands.grammar import UNSET, Json
 from recombine.report.files import naming, write_text
-from recombine.report.page import Section, Table, page
+from recombine.report.page import Section, page
 from recombine.report.paste import pasted
 from recombine.report.queries import Numbers
 from recombine.report.table import duration
@@ -36,11 +36,7 @@ class ReportOptions:
     """Also write every final number into this one HTML file."""
     check: bool = False
     """Write nothing; exit with 1 when a page would change."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = ReportOptions
+    json: Json = False
 
 
 def run(options: ReportOptions) -> int:
@@ -73,7 +69,7 @@ def redraw(folder: Path, table: pd.DataFrame, place: Path) -> None:
                 figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
 
 
-def what_there_is() -> index.Index:
+def what_there_is() -> dict[str, Any]:
     """Return what `recombine list` shows: worlds, studies and weights."""
     from recombine import studies, zoo  # here, as they import torch
     from recombine.worlds import WORLDS
@@ -115,8 +111,8 @@ def _section(table: pd.DataFrame, study: str, cell: str, found: pd.DataFrame) ->
     first = found.iloc[0]
     seeds = ", ".join(map(str, sorted(found["seed"])))
     made = f"seeds {seeds}; {duration(first['seconds'])} a seed on {first['device']}"
-    body = Table(shown.head, shown.rows)
-    return Section(f"{study}:{cell}", made, first["command"], table=body)
+    name, command = f"{study}:{cell}", first["command"]
+    return Section(name, made, command, head=shown.head, rows=shown.rows)
 
 
 def announce(options: ReportOptions, numbers: int, changed: list[Path]) -> None:

@@ -1,8 +1,7 @@
 """`recombine run`: train or go on training, measure, and keep the results."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,8 @@ from recombine import run as runner
 from recombine import studies, views
 from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
-from recombine.commands.parse import UNSET, overridden
+from recombine.commands.grammar import UNSET, Device, Json
+from recombine.commands.parse import overridden
 from recombine.figures import draw
 from recombine.report.table import duration, quoted
 from recombine.run import Kept, Plan
@@ -42,8 +42,7 @@ class RunOptions:
     """Which seeds: 0-2 or 0,3,5 (default: those of the cell)."""
     seed: Annotated[int | None, UNSET] = None
     """One seed."""
-    device: Annotated[str | None, UNSET] = None
-    """Where to run: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
+    device: Device = None
     out: Path = Path("runs")
     """Folder for the runs."""
     save_every: int = 1000
@@ -52,12 +51,7 @@ class RunOptions:
     """Do not compile on a GPU."""
     together: int = 1
     """Train so many runs at once, a step of each in turn: small networks leave a GPU idle."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = RunOptions
-FIELDS = True
+    json: Json = False
 
 
 def run(options: RunOptions, words: Sequence[str] = ()) -> int:
@@ -72,12 +66,9 @@ def run(options: RunOptions, words: Sequence[str] = ()) -> int:
                 announce(*done[-1], options.out)
         if trained:
             done += train(trained, options)
-    except runner.Interrupted as stop:
+    except (runner.Interrupted, runner.Diverged) as stop:
         say(f"recombine: {stop}")
-        return INTERRUPTED
-    except runner.Diverged as error:
-        say(f"recombine: {error}")
-        return FAILED
+        return INTERRUPTED if isinstance(stop, runner.Interrupted) else FAILED
     drawn = figures(done, options.out)
     if options.json and done:
         runs = [described(*each) for each in done]
@@ -86,17 +77,15 @@ def run(options: RunOptions, words: Sequence[str] = ()) -> int:
 
 
 def train(plans: Sequence[Plan], options: RunOptions) -> list[tuple[Plan, Kept]]:
-    """Train and measure, so many at once; say what came out of each."""
+    """Train and measure, so many at once; print what came out of each."""
     done: list[tuple[Plan, Kept]] = []
     accelerator = runner.machine(choice.chosen_device(options.device))
+    kept_as = options.out, options.save_every, not options.eager
     try:
         for at in range(0, len(plans), options.together):
             group = plans[at : at + options.together]
-            with progress(group, quiet=not accelerator.is_main_process) as watches:
-                settings = [
-                    runner.Settings(options.out, options.save_every, not options.eager, watch)
-                    for watch in watches
-                ]
+            with console.bar(hidden=not accelerator.is_main_process) as bar:
+                settings = [runner.Settings(*kept_as, watching(plan, bar)) for plan in group]
                 found = runner.together(group, accelerator, settings)
             for plan, kept in zip(group, found, strict=True):
                 if kept:
@@ -154,14 +143,8 @@ def seeded(
     return [runner.planned(name, study, key, seed, tiny, changes) for seed in chosen]
 
 
-@contextmanager
-def progress(plans: Sequence[Plan], quiet: bool) -> Iterator[list[runner.Watch]]:
-    """Show a bar for each run with images per second, the loss and the time left."""
-    with console.bar(quiet) as bar:
-        yield [_watch(plan, bar) for plan in plans]
-
-
-def _watch(plan: Plan, bar: Progress) -> runner.Watch:
+def watching(plan: Plan, bar: Progress) -> runner.Watch:
+    """Add a bar for a run, and return what shows its images per second, loss and time left."""
     budget = plan.trained.training.budget
     task = bar.add_task(f"{plan.name} seed {plan.seed}", total=budget.steps, speed="")
     before: list[tuple[int, float]] = []
@@ -203,7 +186,7 @@ def figures(done: Sequence[tuple[Plan, Kept]], out: Path) -> list[str]:
 
 
 def described(plan: Plan, kept: Kept) -> dict[str, Any]:
-    """Return what is said of a run in JSON."""
+    """Return what JSON has of a run."""
     values = {name: asdict(each) for name, each in kept.measurements.items()}
     note = studies.load(plan.study).note
     said = {"subject": plan.name, "seed": plan.seed, "measurements": values}

@@ -1,11 +1,9 @@
 """`recombine sample`: draw with a trained model at places you choose."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import ceil, inf, sqrt
+from dataclasses import dataclass
+from math import ceil, sqrt
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated
 
 import torch
@@ -14,28 +12,23 @@ from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor
 
-from recombine import run as runner
 from recombine import zoo
 from recombine.commands import choice
-from recombine.commands.console import drawing, print_json, say
+from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.detect import described, table
-from recombine.commands.measure import with_steps
-from recombine.commands.parse import UNSET
+from recombine.commands.grammar import UNSET, Device, Json
+from recombine.commands.measure import chosen_model
 from recombine.condition import EncodesPlaces
 from recombine.measure.matching import RADIUS, matched
-from recombine.measurement import Measurement, Number, student_t
+from recombine.measurement import Measurement
 from recombine.reader import Found
 from recombine.report.files import write_bytes
 from recombine.report.picture import Place, Ring, enlarged, pictures, png, tiled
 from recombine.report.table import quoted
-from recombine.run import Model
 from recombine.run.model import chosen_checkpoint
-from recombine.sample.heun import Progress
 from recombine.training import Training
 from recombine.worlds.clevr import Clevr
 
-NUMBER = r"-?\d*\.?\d+(?:e-?\d+)?"
-PAIR = re.compile(rf"\s*({NUMBER})\s*,\s*({NUMBER})\s*")
 MOST, LARGEST = 1024, 16
 
 
@@ -65,52 +58,26 @@ class SampleOptions:
     mark: bool = False
     """Draw a ring around each requested place: green where an object was found, else dashed red."""
     runs: Path = Path("runs")
-    """Folder of the runs, when an experiment is named; its seed 0 is taken."""
-    device: Annotated[str | None, UNSET] = None
-    """Where to draw: cpu, cuda, cuda:1 (default: the accelerator if there is one)."""
-    json: bool = False
-    """Print one JSON object and nothing else on standard output."""
-
-
-OPTIONS = SampleOptions
-
-
-@dataclass(frozen=True)
-class ChosenPlaces:
-    """The chosen places, as they are and as the condition gives them (a grid: by cell)."""
-
-    places: list[Place]
-    given: Float[Tensor, "1 object 2"]
-    condition: Float[Tensor, " one *condition"]
-
-
-@dataclass(frozen=True)
-class FoundAtPlaces:
-    """What the reader found in each image, and at which requested places it found an object."""
-
-    found: Found
-    hit: Bool[Tensor, "batch object"]
-
-    @property
-    def measurements(self) -> dict[str, Measurement]:
-        """How many objects there are, and at which share of the places there is one."""
-        values = {"count": mean_of(self.found.count.tolist())}
-        if self.hit.shape[1]:
-            values["hit_rate"] = mean_of(self.hit.double().mean(dim=1).tolist(), most=1)
-        return values
+    """Folder of the runs, when a cell is named; its seed 0 is taken."""
+    device: Device = None
+    json: Json = False
 
 
 def run(options: SampleOptions) -> None:
     """Draw, write the picture, and say what is in it."""
     check(options)
     path = chosen_checkpoint(options.subject, 0, options.runs)
-    with drawing(options.subject) as watch:
-        model = loaded_model(path, options, watch)
-        chosen = chosen_places(model.training, options)
-        images = drawn(model, chosen, options)
-    counted = count(model, images, chosen)
-    write_bytes(options.out, png(sheet(images, chosen, counted, options)))
-    announce(options, chosen, counted)
+    with image_progress(options.subject) as watch:
+        model = chosen_model(path, choice.chosen_device(options.device), options.steps, watch)
+        places, given = chosen_places(model.training, options)
+        images = model.sample(places, options.count, options.seed)
+    found = zoo.detector()(images) if is_read(model.training) else None
+    hit = torch.ones(len(images), len(places), dtype=torch.bool)
+    if found is not None:
+        requested = given.expand(len(images), -1, -1)
+        hit = matched(found.place, found.present, requested, hit, RADIUS) >= 0
+    write_bytes(options.out, png(sheet(images, places, hit.tolist(), options)))
+    announce(options, places, given, found, hit)
 
 
 def check(options: SampleOptions) -> None:
@@ -124,99 +91,84 @@ def check(options: SampleOptions) -> None:
         raise ValueError(f"{options.out.parent} is no folder; expected one to write --out into")
 
 
-def loaded_model(path: Path, options: SampleOptions, watch: Progress) -> Model:
-    """Load the model of a checkpoint, to sample in so many steps."""
-    plan = runner.plan_of(path)
-    plan = replace(plan, declared=with_steps(plan.trained, options.steps))
-    return runner.loaded(plan, path, runner.machine(choice.chosen_device(options.device)), watch)
-
-
 def chosen_place(text: str) -> Place:
     """Read "0.2,0.4"."""
-    pair = PAIR.fullmatch(text)
-    if not pair:
-        raise ValueError(f"a place is X,Y such as 0.2,0.4; got {text!r}")
-    x, y = float(pair[1]), float(pair[2])
+    try:
+        x, y = map(float, text.split(","))
+    except ValueError:
+        raise ValueError(f"a place is X,Y such as 0.2,0.4; got {text!r}") from None
     if not (0 <= x <= 1 and 0 <= y <= 1):
         raise ValueError(f"{text} lies outside the image; x and y are from 0 to 1")
     return x, y
 
 
-def chosen_places(training: Training, options: SampleOptions) -> ChosenPlaces:
-    """Return the condition on the chosen places; say so where it cannot hold all of them."""
+def chosen_places(
+    training: Training, options: SampleOptions
+) -> tuple[list[Place], Float[Tensor, "1 object 2"]]:
+    """Return the chosen places, as they are and as the condition gives them (a grid: by cell).
+
+    Those that the condition cannot hold are left out, and it is said.
+    """
     encode = training.conditioner.encode
     if not isinstance(encode, EncodesPlaces):
         raise ValueError(f"{options.subject} is not conditioned on places; --at is not for it")
     chosen = [chosen_place(text) for text in options.at]
     # The far border belongs to the image.
     place = torch.tensor(chosen).reshape(1, len(chosen), 2).clamp(max=1 - 2**-24)
-    present = torch.ones(1, len(chosen), dtype=torch.bool)
-    condition = encode.at(place, present)
-    given, kept = encode.requested(place, present)
-    for late in (present & ~kept)[0].nonzero()[:, 0].tolist():
+    given, kept = encode.requested(place, torch.ones(1, len(chosen), dtype=torch.bool))
+    for late in (~kept)[0].nonzero()[:, 0].tolist():
         same = (given[0] == given[0, late]).all(dim=1) & kept[0]
         early = options.at[int(same.byte().argmax())]
         say(f"{early} and {options.at[late]} lie in one cell: the condition holds one object there")
     places = [each for each, is_kept in zip(chosen, kept[0].tolist(), strict=True) if is_kept]
-    return ChosenPlaces(places, given[:, kept[0]], condition)
+    return places, given[:, kept[0]]
 
 
-def drawn(
-    model: Model, chosen: ChosenPlaces, options: SampleOptions
-) -> Float[Tensor, "batch 3 height width"]:
-    """Draw the images of a seed: the same on every device, and the first of more."""
-    condition = chosen.condition.expand(options.count, *chosen.condition.shape[1:])
-    generator = torch.Generator().manual_seed(options.seed)
-    return model.images(condition, generator).clamp(0, 1).cpu()
+def is_read(training: Training) -> bool:
+    """Return whether the shipped detector knows the world of the images."""
+    return isinstance(training.world, Clevr) and "detector" in zoo.names()
 
 
-def count(
-    model: Model, images: Float[Tensor, "batch 3 height width"], chosen: ChosenPlaces
-) -> FoundAtPlaces | None:
-    """Find objects in the images, where the reader knows their world."""
-    if not isinstance(model.training.world, Clevr) or "detector" not in zoo.names():
-        return None
-    found = zoo.detector()(images)
-    place = chosen.given.expand(len(images), -1, -1)
-    every = torch.ones(place.shape[:2], dtype=torch.bool)
-    return FoundAtPlaces(found, matched(found.place, found.present, place, every, RADIUS) >= 0)
-
-
-def mean_of(values: Sequence[Number], most: Number = inf) -> Measurement:
-    """Return the mean of values from 0 to `most`, interval included; one image has no spread."""
-    if len(values) == 1:
-        return Measurement(values[0], None, None, n=1)
-    low, high = student_t(values)
-    return Measurement(fmean(values), max(low, 0), min(high, most), n=len(values))
+def measurements(found: Found, hit: Bool[Tensor, "batch object"]) -> dict[str, Measurement]:
+    """Return how many objects there are, and at which share of the places there is one."""
+    values = {"count": Measurement.mean(found.count.tolist()).clipped()}
+    if hit.shape[1]:
+        shares = hit.double().mean(dim=1).tolist()
+        values["hit_rate"] = Measurement.mean(shares).clipped(most=1)
+    return values
 
 
 def sheet(
     images: Float[Tensor, "batch 3 height width"],
-    chosen: ChosenPlaces,
-    counted: FoundAtPlaces | None,
+    places: Sequence[Place],
+    hit: Sequence[Sequence[bool]],
     options: SampleOptions,
 ) -> Image.Image:
     """Return the images as one picture, near to a square."""
-    tiles = pictures(images)
-    # Where nothing is counted, no place is missed.
-    hits = counted.hit.tolist() if counted else [[True] * len(chosen.places)] * len(tiles)
-    rings = [list(map(Ring, chosen.places, hit)) if options.mark else [] for hit in hits]
-    large = [enlarged(tile, options.scale, each) for tile, each in zip(tiles, rings, strict=True)]
+    rings = [[*map(Ring, places, each)] if options.mark else [] for each in hit]
+    pairs = zip(pictures(images), rings, strict=True)
+    large = [enlarged(tile, options.scale, each) for tile, each in pairs]
     return tiled(large, ceil(sqrt(len(large))))
 
 
-def announce(options: SampleOptions, chosen: ChosenPlaces, counted: FoundAtPlaces | None) -> None:
+def announce(
+    options: SampleOptions,
+    places: Sequence[Place],
+    given: Float[Tensor, "1 object 2"],
+    found: Found | None,
+    hit: Bool[Tensor, "batch object"],
+) -> None:
     """Say where the picture is and what is in it."""
-    measured = counted.measurements if counted else {}
-    objects = described(counted.found) if counted else []
+    measured = measurements(found, hit) if found else {}
+    objects = described(found) if found else []
     names = [f"{options.out}{f'#{number}' * (len(objects) > 1)}" for number in range(len(objects))]
     if options.json:
         pairs = zip(names, objects, strict=True)
         result = {
             "subject": options.subject,
             "measurements": {name: each.printed for name, each in measured.items()},
-            "requested": [{"x": x, "y": y} for x, y in chosen.places],
-            "condition": [{"x": x, "y": y} for x, y in chosen.given[0].tolist()],
+            "requested": [{"x": x, "y": y} for x, y in places],
+            "condition": [{"x": x, "y": y} for x, y in given[0].tolist()],
             "images": [{"image": name, "objects": each} for name, each in pairs],
             "out": str(options.out),
         }
@@ -226,6 +178,6 @@ def announce(options: SampleOptions, chosen: ChosenPlaces, counted: FoundAtPlace
         print(table(name, each))
     for name, value in measured.items():
         print(f"{name} {quoted(value)}")
-    places = "1 place" if len(chosen.places) == 1 else f"{len(chosen.places)} places"
+    requested = "1 place" if len(places) == 1 else f"{len(places)} places"
     images = "1 image" if options.count == 1 else f"{options.count} images"
-    say(f"{options.out} is written: {images}, conditioned on {places}")
+    say(f"{options.out} is written: {images}, conditioned on {requested}")

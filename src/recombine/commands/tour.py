@@ -11,21 +11,18 @@ from torch import Tensor
 
 from recombine import run as runner
 from recombine import zoo
-from recombine.commands.measure import with_steps
-from recombine.condition import EncodesPlaces
-from recombine.measure.length import Outcome, Request, outcome
+from recombine.measure.length import Request, outcome
 from recombine.measure.matching import RADIUS, matched
-from recombine.measure.requests import one_to_a_cell
+from recombine.measure.requests import one_to_a_cell, scenes_with_places
 from recombine.measurement import Measurement
 from recombine.reader import Found, Reader
 from recombine.render.camera import look_at, places, project
-from recombine.report.matrix import LabelledPanel, LabelledRow, matrix
+from recombine.report.matrix import matrix
 from recombine.report.picture import RADIUS as AROUND
 from recombine.report.picture import Part, Ring, enlarged, pictures, ring_alone
 from recombine.report.published import published
 from recombine.report.table import duration
 from recombine.run import Model
-from recombine.sample.heun import Progress, unwatched
 from recombine.training import Training
 from recombine.worlds.clevr import EXTENT, EYE, SIZES, Clevr
 
@@ -77,28 +74,11 @@ class StudyNumbers:
 
     k_max: Measurement | None
     """The largest number of objects that it draws reliably; None where that is undefined."""
-    most: int
-    """The most objects that were requested."""
     locality: Measurement | None
     """How far a place depends on the condition near it alone, at high noise."""
     published: str
     trained: str
     command: str
-
-    @property
-    def composes(self) -> bool:
-        """Whether it draws more objects than its training images had."""
-        return self.k_max is not None and self.k_max.value > SEEN
-
-    @property
-    def verdict(self) -> str:
-        """Say up to how many objects it succeeds; nothing where that is undefined."""
-        if self.k_max is None:
-            return ""
-        reached = round(self.k_max.value)
-        if not self.composes:
-            return f"fails beyond {reached}"
-        return f"succeeds up to {reached}{' or more' * (reached == self.most)}"
 
 
 @dataclass(frozen=True)
@@ -127,11 +107,6 @@ class Answer:
         return self.placed.centre.shape[1]
 
     @property
-    def outcome(self) -> Outcome:
-        """What was found, compared with what was requested."""
-        return outcome(self.found, self.placed.request.place, self.placed.request.present)
-
-    @property
     def hit(self) -> Bool[Tensor, "batch object"]:
         """At which requested places an object was found."""
         request, found = self.placed.request, self.found
@@ -141,7 +116,8 @@ class Answer:
     @property
     def measurements(self) -> dict[str, Measurement]:
         """The numbers of the table."""
-        counted = self.outcome
+        request = self.placed.request
+        counted = outcome(self.found, request.place, request.present)
         return {
             "hit_rate": counted.hit_rate,
             "all_hit": counted.all_hit,
@@ -176,14 +152,12 @@ def study_numbers(name: str) -> StudyNumbers:
     """Return what the full study measured of a shipped model: its numbers lie with the weights."""
     facts = zoo.load(name).facts
     found = {key: Measurement(*value) for key, value in facts["measured"].items()}
-    requested = [int(key.removeprefix("success@")) for key in found if key.startswith("success@")]
     table = published()
     mine = table[(table.study == facts["study"]) & (table.cell == facts["cell"])]
     reported = mine[mine.measurement == "k_max"]
     words = [f"{row.value:g} ({row.grade})" for row in reported.itertuples()]
     return StudyNumbers(
         found.get("k_max"),
-        max(requested, default=0),
         found.get("conditional_locality"),
         words[0] if words else "",
         duration(facts["seconds"]),
@@ -191,23 +165,11 @@ def study_numbers(name: str) -> StudyNumbers:
     )
 
 
-def shipped_model(
-    name: str, device: torch.device, steps: int | None = None, watch: Progress = unwatched
-) -> Model:
-    """Load a shipped model, to sample in so many steps."""
-    path = zoo.path(name)
-    plan = runner.plan_of(path)
-    plan = replace(plan, declared=with_steps(plan.trained, steps))
-    return runner.loaded(plan, path, runner.machine(device), watch)
-
-
 def requests(
     training: Training, counts: Sequence[int], samples: int, seed: int, device: torch.device
 ) -> list[PlacedRequest]:
     """Return scenes of each number of objects, all in cells of their own."""
-    world, encode = training.world, training.conditioner.encode
-    if not isinstance(world, Clevr) or not isinstance(encode, EncodesPlaces):
-        raise ValueError("the demo is for models of CLEVR that are conditioned on places")
+    world, encode = scenes_with_places("the demo", training)
     placed, part = [], part_in_use(world)
     for count in counts:
         scenes = one_to_a_cell(
@@ -238,32 +200,36 @@ def drawn(
     """Draw every number of objects, from the same noise as any other model."""
     condition = torch.cat([each.request.condition for each in placed])
     images = model.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1)
-    parts = images.split([len(each.centre) for each in placed])
-    return tuple(Answer(each, part, reader(part)) for each, part in zip(placed, parts, strict=True))
+    return answers(placed, images.split([len(each.centre) for each in placed]), reader)
 
 
 def true_renders(placed: Sequence[PlacedRequest], reader: Reader) -> Visit:
     """Return the requested scenes as the renderer shows them: the most that can be expected."""
-    images = [each.request.image for each in placed]
-    read = zip(placed, images, strict=True)
-    return Visit(TRUTH, tuple(Answer(each, image, reader(image)) for each, image in read))
+    return Visit(TRUTH, answers(placed, [each.request.image for each in placed], reader))
 
 
-def figure(visits: Sequence[Visit], shown: int) -> Image.Image:
-    """Return the first images of every model and number of objects in one picture."""
+def answers(
+    placed: Sequence[PlacedRequest], images: Sequence[Tensor], reader: Reader
+) -> tuple[Answer, ...]:
+    """Read the images of each number of objects."""
+    pairs = zip(placed, images, strict=True)
+    return tuple(Answer(each, shown, reader(shown)) for each, shown in pairs)
+
+
+def figure(visits: Sequence[Visit]) -> Image.Image:
+    """Return the first image of every model and number of objects in one picture."""
     key = (
         (ring_alone(True, 34), "an object was found at the requested place"),
         (ring_alone(False, 34), "no object was found there"),
     )
-    heads = [
-        in_words(answer.objects) + " (not in training)" * (answer.objects > SEEN)
-        for answer in visits[0].answers
-    ]
-    rows = [
-        LabelledRow(visit.stop.label, [_panel(answer, shown) for answer in visit.answers])
+    requested = [answer.objects for answer in visits[0].answers]
+    heads = [in_words(count) + " (not in training)" * (count > SEEN) for count in requested]
+    scale = ceil(256 / visits[0].answers[0].images.shape[-1])
+    rows = {
+        visit.stop.label: [(each.picture(0, scale), each.note(1)) for each in visit.answers]
         for visit in visits
-    ]
-    *some, most = (str(answer.objects) for answer in visits[0].answers)
+    }
+    *some, most = map(str, requested)
     title = (
         f"Diffusion models trained on 1 to {SEEN} objects; requested: {', '.join(some)} and {most}"
     )
@@ -273,10 +239,3 @@ def figure(visits: Sequence[Visit], shown: int) -> Image.Image:
 def in_words(objects: int) -> str:
     """Return "1 object", "3 objects"."""
     return f"{objects} object{'s' * (objects != 1)}"
-
-
-def _panel(answer: Answer, shown: int) -> LabelledPanel:
-    scale = ceil(256 / answer.images.shape[-1])
-    return LabelledPanel(
-        [answer.picture(number, scale) for number in range(shown)], answer.note(shown)
-    )

@@ -1,7 +1,6 @@
 """One picture of many: rows and columns of pictures with words beside, above and below them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from PIL import Image, ImageDraw
 from PIL.ImageFont import load_default
@@ -10,32 +9,17 @@ _EDGE, _GAP, _LABELS = 18, 14, 158
 _INK, _FAINT = "#1d2024", "#565c65"
 
 
-@dataclass(frozen=True)
-class LabelledPanel:
-    """Pictures of one size, one below the other, with a note below them."""
-
-    pictures: Sequence[Image.Image]
-    note: str
-
-
-@dataclass(frozen=True)
-class LabelledRow:
-    """A row of panels with words at its left."""
-
-    label: str
-    panels: Sequence[LabelledPanel]
-
-
 def matrix(
     title: str,
     key: Sequence[tuple[Image.Image, str]],
     heads: Sequence[str],
-    rows: Sequence[LabelledRow],
+    rows: Mapping[str, Sequence[tuple[Image.Image, str]]],
 ) -> Image.Image:
-    """Return the rows below a title, what its marks mean, and a head per column."""
-    first = rows[0].panels[0].pictures
-    wide = first[0].width
-    tall = len(first) * (first[0].height + 4) - 4
+    """Return rows of pictures below a title, what its marks mean, and a head per column.
+
+    Each row has its label at the left; each picture has a note below it. All are of one size.
+    """
+    wide, tall = next(iter(rows.values()))[0][0].size
     width = 2 * _EDGE + _LABELS + len(heads) * (wide + _GAP) - _GAP
     top, pitch = 152, tall + 44
     sheet = Image.new("RGB", (width, top + len(rows) * pitch + _EDGE - 14), "white")
@@ -45,13 +29,12 @@ def matrix(
     left = [_EDGE + _LABELS + column * (wide + _GAP) for column in range(len(heads))]
     for x, head in zip(left, heads, strict=True):
         pen.text((x + wide / 2, top - 14), head, _INK, load_default(21), anchor="ms")
-    for number, row in enumerate(rows):
+    for number, (label, panels) in enumerate(rows.items()):
         y = top + number * pitch
-        _write(pen, row.label, y + tall / 2)
-        for x, panel in zip(left, row.panels, strict=True):
-            for place, picture in enumerate(panel.pictures):
-                sheet.paste(picture, (x, y + place * (picture.height + 4)))
-            pen.text((x + wide / 2, y + tall + 21), panel.note, _FAINT, load_default(18), "ms")
+        _write(pen, label, y + tall / 2)
+        for x, (picture, note) in zip(left, panels, strict=True):
+            sheet.paste(picture, (x, y))
+            pen.text((x + wide / 2, y + tall + 21), note, _FAINT, load_default(18), "ms")
     return sheet
 
 

@@ -25,14 +25,6 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows of text under a head."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
 class Group:
     """Pictures that belong together under a title, with a note."""
 
@@ -43,7 +35,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: text, the command that made it, pictures, groups of them, a table.
+    """A part of the page: text, the command that made it, groups of pictures, a table.
 
     `key` explains the marks in the pictures. `large` shows groups two to a row, and the first
     picture of each as large as it is.
@@ -52,9 +44,9 @@ class Section:
     title: str
     caption: str = ""
     command: str = ""
-    pictures: tuple[Picture, ...] = ()
     groups: tuple[Group, ...] = ()
-    table: Table | None = None
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
     key: tuple[Picture, ...] = ()
     large: bool = False
 

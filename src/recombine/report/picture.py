@@ -5,7 +5,6 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor
-from pathlib import Path
 from typing import TypeAlias
 
 import torch
@@ -46,18 +45,6 @@ def pictures(images: Float[Tensor, "batch 3 height width"]) -> list[Image.Image]
     return [Image.fromarray(picture) for picture in pixels(images).numpy()]
 
 
-def contact_sheet(
-    images: Float[Tensor, "batch 3 height width"], columns: int, gap: int = 2
-) -> Image.Image:
-    """Return the images side by side on white, row by row, `gap` pixels apart."""
-    if len(images) == 0 or columns < 1 or gap < 0:
-        raise ValueError(
-            f"a contact sheet needs an image, a column and a gap of 0 or more; "
-            f"got {len(images)} images, {columns} columns and a gap of {gap}"
-        )
-    return tiled(pictures(images), columns, gap)
-
-
 def tiled(tiles: Sequence[Image.Image], columns: int, gap: int = 2) -> Image.Image:
     """Return pictures of one size side by side on white, row by row."""
     width, height = tiles[0].size
@@ -78,8 +65,6 @@ def enlarged(
 
     The part is widened to whole pixels.
     """
-    if scale < 1:
-        raise ValueError(f"a picture is enlarged 1 time or more; got {scale}")
     size = (picture.width * scale, picture.height * scale)
     large = picture.convert("RGB").resize(size, Image.Resampling.NEAREST)
     for ring in rings:
@@ -126,8 +111,3 @@ def png(picture: Image.Image) -> bytes:
 def data_uri(picture: Image.Image) -> str:
     """Return a picture as an address that a page can hold without a file beside it."""
     return "data:image/png;base64," + base64.b64encode(png(picture)).decode()
-
-
-def write_png(picture: Image.Image, path: Path) -> None:
-    """Write a picture as a PNG file."""
-    path.write_bytes(png(picture))

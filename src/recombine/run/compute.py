@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from recombine.report.files import write_bytes
-from recombine.report.picture import contact_sheet, png
+from recombine.report.picture import pictures, png, tiled
 from recombine.run.kept import Kept, keep, kept
 from recombine.run.lock import Lock
 from recombine.run.plan import Plan
@@ -32,7 +32,7 @@ def compute(plan: Plan, device: torch.device, out: Path, watch: Watched = unwatc
         found = plan.declared(torch.Generator(device).manual_seed(plan.seed), watch)
         for name, images in found.images.items():
             (folder / "samples").mkdir(parents=True, exist_ok=True)
-            sheet = contact_sheet(images, _COLUMNS)
+            sheet = tiled(pictures(images), _COLUMNS)
             write_bytes(folder / "samples" / f"{name}.png", png(sheet))
         return keep(plan, folder, [("", found)], device, time.perf_counter() - started)
     finally:

@@ -20,7 +20,7 @@ from recombine.graph import GraphedStep
 from recombine.measure.subject import Findings, SumsUp, joined
 from recombine.objectives.jepa import JepaObjective
 from recombine.report.files import naming, write_bytes, write_text
-from recombine.report.picture import contact_sheet, png
+from recombine.report.picture import pictures, png, tiled
 from recombine.run.kept import Kept, keep, kept
 from recombine.run.lock import Lock
 from recombine.run.model import CONDITIONING, TRAINING, Model, stream
@@ -260,7 +260,7 @@ class Session:
         each = model.each(self.cell.measures)
         for name, images in joined(each).images.items():
             (self.folder / "samples").mkdir(exist_ok=True)
-            sheet = contact_sheet(images, _COLUMNS)
+            sheet = tiled(pictures(images), _COLUMNS)
             write_bytes(self.folder / "samples" / f"{name}-{step}.png", png(sheet))
         return each
 
