@@ -295,7 +295,7 @@ def test_where_neurons_serve_a_concept_compositions_share_but_no_neuron_is_polys
 
 
 def rows_of(*tops: int, n: int = 3) -> dict[str, Tensor]:
-    """Rows in which these of 20 neurons stand out."""
+    """Neurons in which these of 20 neurons stand out."""
     rows = torch.full((n, 20), 0.1)
     rows[:, list(tops)] = 1
     return {"layer": rows}

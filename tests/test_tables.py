@@ -6,7 +6,7 @@ from recombine.measurement import Measurement
 from recombine.report.paste import filled, pasted, written
 from recombine.report.published import published
 from recombine.report.queries import (
-    Cells,
+    ByCell,
     Choice,
     Correlations,
     Numbers,
@@ -35,7 +35,7 @@ TABLE = a_table(
 
 
 def test_cells_have_a_row_each_with_the_mean_over_seeds_or_every_seed():
-    shown = Cells(("length",), ("leak", "k_max"), axes=("objects",), each=("k_max",))(TABLE)
+    shown = ByCell(("length",), ("leak", "k_max"), axes=("objects",), each=("k_max",))(TABLE)
     assert shown.head == ("cell", "objects", "seeds", "leak", "k_max")
     # 0.5 +- 12.706 * 0.3536 / sqrt(2), clipped as a share.
     assert shown.rows == (
@@ -47,12 +47,12 @@ def test_cells_have_a_row_each_with_the_mean_over_seeds_or_every_seed():
 
 def test_cells_without_what_is_needed_are_left_out_and_studies_are_named_where_there_are_two():
     table = a_table(a_run("grid_all", 0, {"k_max": K_MAX}), a_run("grid_one", 0, {"leak": 1.0}))
-    shown = Cells(("length", "toy"), ("k_max", "leak"), needed="leak")(table)
+    shown = ByCell(("length", "toy"), ("k_max", "leak"), needed="leak")(table)
     assert [row[0] for row in shown.rows] == ["`length:grid_one`"]
 
 
 def test_the_papers_value_stands_beside_ours():
-    shown = Cells(("length",), ("k_max",), compared=("k_max",))(TABLE)
+    shown = ByCell(("length",), ("k_max",), compared=("k_max",))(TABLE)
     assert shown.head[-2:] == ("k_max", "k_max in the paper")
     assert shown.rows == (("`grid_all`", "2", "8 [-4.71, 20.7]", "7"),)
     (row,) = Papers()(TABLE).rows

@@ -1,11 +1,10 @@
 """Can a visual generative model make what it has never seen, out of parts it has?
 
-world -> training -> sample -> measure; docs/tour.md walks through them, one screen each.
+The path is world -> training -> sample -> measure (docs/tour.md).
 
->>> import recombine, torch
->>> world = recombine.Clevr(size=64, objects=(1, 3))
->>> world.image(world.scenes(torch.arange(8), seed=0)).shape
-torch.Size([8, 3, 64, 64])
+>>> import recombine
+>>> recombine.Clevr(size=64, objects=(1, 3)).size
+64
 """
 
 from importlib import import_module

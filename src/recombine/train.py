@@ -47,7 +47,7 @@ class Step:
     generator: torch.Generator
     called: nn.Module | None = None
     share: AbstractContextManager[Any] | None = None
-    average: nn.Module | None = None
+    average: Callable[..., Any] | None = None
     view: Callable[[Tensor], Tensor] | None = None
 
     def __call__(

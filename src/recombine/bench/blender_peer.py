@@ -94,7 +94,7 @@ def faced(thing: "bpy.types.Object") -> None:
 
 
 if __name__ == "__main__":
-    import bpy  # type: ignore[import-not-found]
-    from mathutils import Vector  # type: ignore[import-not-found]
+    import bpy
+    from mathutils import Vector
 
     main(sys.argv[1], int(sys.argv[2]))

@@ -12,6 +12,7 @@ from recombine.bench.timing import over, speed
 from recombine.denoiser import Preconditioned
 from recombine.measurement import Measurement
 from recombine.models.unet import STUDY_UNET
+from recombine.run.devices import channels_last
 from recombine.sample.heun import Sampler
 
 GPU_STEPS, CPU_STEPS = 8, 2
@@ -72,6 +73,6 @@ def ready(network: nn.Module, device: torch.device) -> nn.Module:
     """Return a network in the form for sampling: compiled and in bf16 on a GPU."""
     network = network.to(device).eval().requires_grad_(False)
     if device.type == "cuda":
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        channels_last(network)
         network.compile()
     return run.machine(device).prepare_model(network, evaluation_mode=True)

@@ -15,7 +15,7 @@ from recombine.measurement import Measurement
 from recombine.models.dit import STUDY_DIT
 from recombine.models.unet import LARGE_UNET, STUDY_UNET
 from recombine.objectives.diffusion import Diffusion
-from recombine.run.devices import machine, own_stream
+from recombine.run.devices import channels_last, machine, own_stream
 from recombine.train import Step, Weights
 
 AT_ONCE = 3
@@ -83,7 +83,7 @@ def training(
     accelerator = machine(device)
     denoiser = Preconditioned(raw).to(device)
     if device.type == "cuda":
-        denoiser.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        channels_last(denoiser)
         denoiser.compile()
     noise = torch.Generator(device).manual_seed(0)
     weights = Weights.of(denoiser, ema=0.999)

@@ -11,7 +11,7 @@ import tyro
 
 from recombine.commands.console import print_json, say, show_table
 from recombine.commands.grammar import UNSET, Names
-from recombine.report.queries import Cells, Shown, finals, samples, value
+from recombine.report.queries import ByCell, Shown, finals, samples, value
 from recombine.report.seeds import summarised
 from recombine.report.table import latex
 from recombine.report.words import listed, nearest
@@ -31,7 +31,7 @@ class RecordsOptions:
     ] = None
     """A study, such as length (default: all)."""
     cell: Annotated[Names, UNSET] = ()
-    """Cells, such as grid_all,grid_one*."""
+    """ByCell, such as grid_all,grid_one*."""
     measurement: Annotated[Names, UNSET] = ()
     """Measurements, such as k_max,success@*."""
     where: Annotated[Path | None, UNSET] = None
@@ -100,7 +100,7 @@ def overview(table: pd.DataFrame, options: RecordsOptions) -> Shown:
     """
     if options.measurement:
         names = tuple(dict.fromkeys(finals(table)["measurement"]))
-        return Cells(tuple(table["study"].unique()), names)(table)
+        return ByCell(tuple(table["study"].unique()), names)(table)
     if options.cell:
         return each_number(table)
     return studies(table) if options.study is None else cells(table)

@@ -56,7 +56,7 @@ class RenderOptions:
     json: Json = False
 
 
-Part: TypeAlias = tuple[int, Scenes, Sequence[str]]
+SceneBatch: TypeAlias = tuple[int, Scenes, Sequence[str]]
 """The number of the first of some scenes, the scenes, and the names of their images."""
 
 
@@ -91,7 +91,7 @@ def configured(options: RenderOptions) -> World:
 
 def chosen_scenes(
     options: RenderOptions, world: World, device: torch.device
-) -> tuple[int, Iterator[Part]]:
+) -> tuple[int, Iterator[SceneBatch]]:
     """Return the number of scenes, and the scenes in batches."""
     if options.scenes is None:
         if options.image_size is not None:
@@ -112,7 +112,7 @@ def chosen_scenes(
     )
 
 
-def numbered(world: World, count: int, seed: int, device: torch.device) -> Iterator[Part]:
+def numbered(world: World, count: int, seed: int, device: torch.device) -> Iterator[SceneBatch]:
     """Yield the scenes 0, 1, ... of a seed."""
     for first in range(0, count, BATCH):
         index = torch.arange(first, min(first + BATCH, count), device=device)
@@ -155,7 +155,7 @@ def refuse_tricks(names: Sequence[str]) -> None:
         seen.add(name.casefold())
 
 
-def written(world: World, parts: Iterator[Part], folder: Path) -> Iterator[int]:
+def written(world: World, parts: Iterator[SceneBatch], folder: Path) -> Iterator[int]:
     """Write images and their scenes batch by batch, and yield how many images there are."""
     # Scene by scene, so that memory does not grow with the number of images.
     with (folder / SCENES).open("w", encoding="utf-8") as file:

@@ -19,7 +19,7 @@ from recombine.reader import Found, Reader
 from recombine.render.camera import look_at, places, project
 from recombine.report.matrix import matrix
 from recombine.report.picture import RADIUS as AROUND
-from recombine.report.picture import Part, Ring, enlarged, pictures, ring_alone
+from recombine.report.picture import Crop, Ring, enlarged, pictures, ring_alone
 from recombine.report.published import published
 from recombine.report.table import duration
 from recombine.run import Model
@@ -90,7 +90,7 @@ class PlacedRequest:
 
     request: Request
     centre: Float[Tensor, "batch object 2"]
-    part: Part
+    part: Crop
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def requests(
     return placed
 
 
-def part_in_use(world: Clevr) -> Part:
+def part_in_use(world: Clevr) -> Crop:
     """Return the part of an image in which rings around objects of this world may lie."""
     heights = {SIZES[composition[-1]] for composition in world.among} or set(SIZES.values())
     ends = (-EXTENT, EXTENT)

@@ -20,7 +20,7 @@ from recombine.report.seeds import Summary, summarised
 from recombine.results.query import arrays, table
 from recombine.results.store import read
 
-Draw: TypeAlias = Callable[[pd.DataFrame, Mapping[str, np.ndarray]], Figure]
+DrawFigure: TypeAlias = Callable[[pd.DataFrame, Mapping[str, np.ndarray]], Figure]
 
 # Hues of Okabe and Ito, which most colour-blind readers tell apart.
 HUES = {
@@ -52,9 +52,9 @@ def names() -> list[str]:
     return [name for _, name, _ in pkgutil.iter_modules(__path__)]
 
 
-def drawing(figure: str) -> Draw:
+def drawing(figure: str) -> DrawFigure:
     """Return how to draw a figure."""
-    draw: Draw = _module(figure).draw
+    draw: DrawFigure = _module(figure).draw
     return draw
 
 
@@ -64,7 +64,7 @@ def study_of(figure: str) -> str:
 
 
 def draw(study: str, results: Sequence[Path], file: Path) -> bool:
-    """Draw the figure of a study from the results of some runs; return whether it has one."""
+    """DrawFigure the figure of a study from the results of some runs; return whether it has one."""
     if study not in names():
         return False
     beside = {name: array for path in results for name, array in arrays(study, path).items()}

@@ -35,7 +35,7 @@ _MEAN: dict[str, Any] = {"linewidth": 1.8}
 _SEED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4}
 _THEORY: dict[str, Any] = {"linewidth": 1.0, "linestyle": (0, (4, 2))}
 
-Row: TypeAlias = list[Number]
+CurvePoint: TypeAlias = list[Number]
 """A step, then the value of each of CURVES there, and the speed."""
 
 
@@ -44,7 +44,7 @@ class Line:
     """The rows of all runs of one colour separation, which differ in their seed only."""
 
     separation: float
-    seeds: Sequence[Sequence[Row]]
+    seeds: Sequence[Sequence[CurvePoint]]
 
     @property
     def colour(self) -> Any:
@@ -53,7 +53,7 @@ class Line:
         return colormaps["plasma"](0.9 * min(max(share, 0.0), 1.0))
 
     @property
-    def mean(self) -> list[Row]:
+    def mean(self) -> list[CurvePoint]:
         """The mean over seeds, where all of them have a row."""
         by_step = [{int(row[0]): row for row in rows} for rows in self.seeds]
         steps = sorted(set.intersection(*map(set, by_step)))
@@ -66,7 +66,7 @@ class Line:
 def lines(table: pd.DataFrame) -> list[Line]:
     """Return a line per separation, the closest colours first."""
     usual = table[table["cell"].isin(separations(table)) & table["step"].notna()]
-    seeds: dict[float, list[list[Row]]] = {}
+    seeds: dict[float, list[list[CurvePoint]]] = {}
     for (cell, _), mine in usual.groupby(["cell", "seed"], sort=True):
         if found := rows(mine):
             seeds.setdefault(float(cell), []).append(found)
@@ -80,7 +80,7 @@ def separations(table: pd.DataFrame) -> list[str]:
     return [str(cell) for cell in mine["cell"].unique()]
 
 
-def rows(table: pd.DataFrame) -> list[Row]:
+def rows(table: pd.DataFrame) -> list[CurvePoint]:
     """Return what a run found at each milestone, from the first with samples that are circles."""
     curves = {
         name: dict(zip(mine["step"].tolist(), mine["value"].tolist(), strict=True))

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from recombine.linear.integrate import Observe, Rates, Seen, Square, Times, adaptive, whole
 
-Layers: TypeAlias = Float[Tensor, " *batch layer row row"]
+DeepLayers: TypeAlias = Float[Tensor, " *batch layer row row"]
 
 
-def product(layers: Layers) -> Square:
+def product(layers: DeepLayers) -> Square:
     """Return the map of the whole network; the first layer acts first."""
     whole_map = layers[..., 0, :, :]
     for number in range(1, layers.shape[-3]):
@@ -19,7 +19,7 @@ def product(layers: Layers) -> Square:
     return whole_map
 
 
-def velocity(layers: Layers, rates: Rates) -> Layers:
+def velocity(layers: DeepLayers, rates: Rates) -> DeepLayers:
     """Return -dL/dlayer for L = |(product - I) A^(1/2)|^2 / 2; two layers keep the paper's time."""
     depth = layers.shape[-3]
     identity = torch.eye(layers.shape[-1], dtype=layers.dtype, device=layers.device)
@@ -34,7 +34,7 @@ def velocity(layers: Layers, rates: Rates) -> Layers:
     return -torch.stack(slopes[::-1], dim=-3)
 
 
-def balanced(start: Square, depth: int) -> Layers:
+def balanced(start: Square, depth: int) -> DeepLayers:
     """Return layers whose product is `start`, a matrix without negative eigenvalues, all alike."""
     values, basis = torch.linalg.eigh(start)
     root = (basis * values.clamp(min=0)[..., None, :] ** (1 / depth)) @ basis.mT
@@ -42,7 +42,7 @@ def balanced(start: Square, depth: int) -> Layers:
 
 
 def trajectories(
-    start: Layers, rates: Rates, times: Times, tolerance: float = 1e-8, observe: Observe = whole
+    start: DeepLayers, rates: Rates, times: Times, tolerance: float = 1e-8, observe: Observe = whole
 ) -> Seen:
     """Return the layers, or what is observed of them, at these times."""
     return adaptive(lambda layers: velocity(layers, rates), start, times, tolerance, observe)

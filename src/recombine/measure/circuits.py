@@ -29,22 +29,22 @@ DRAWS = 1000
 AT_ONCE = 64
 """Inputs that go through a model at a time by default; memory grows with it."""
 
-Layers: TypeAlias = Mapping[str, nn.Module]
+NamedLayers: TypeAlias = Mapping[str, nn.Module]
 """By name; neurons are what goes into a layer, (batch, token, width) or (batch, width)."""
 Inputs: TypeAlias = tuple[Tensor, ...]
 Target: TypeAlias = Callable[..., Tensor]
 """(answer to inputs, *inputs) -> a number for each, whatever others are in the batch."""
-Rows: TypeAlias = Mapping[str, Float[Tensor, "_input _neuron"]]
+Neurons: TypeAlias = Mapping[str, Float[Tensor, "_input _neuron"]]
 """By layer, the influence of each neuron on each input."""
 
 
 def influences(
     model: Callable[..., object],
-    layers: Layers,
+    layers: NamedLayers,
     inputs: Inputs,
     target: Target,
     at_once: int = AT_ONCE,
-) -> Rows:
+) -> Neurons:
     """Return the mean over tokens of |gradient x (activation - its mean over all inputs)|."""
     numbers = torch.arange(len(inputs[0])).split(at_once)
     with torch.inference_mode(False):
@@ -56,7 +56,7 @@ def influences(
 
 @torch.no_grad()
 def mean_activations(
-    model: Callable[..., object], layers: Layers, parts: Sequence[Inputs]
+    model: Callable[..., object], layers: NamedLayers, parts: Sequence[Inputs]
 ) -> dict[str, Tensor]:
     """Return the mean activations; of a neuron that never changes, exactly what it is."""
     first: dict[str, Tensor] = {}
@@ -76,7 +76,7 @@ def mean_activations(
 
 def _attributed(
     model: Callable[..., object],
-    layers: Layers,
+    layers: NamedLayers,
     part: Inputs,
     target: Target,
     means: Mapping[str, Tensor],
@@ -98,7 +98,7 @@ def _attributed(
 
 
 @contextmanager
-def changed(layers: Layers, change: Callable[[str, Tensor], Tensor]) -> Iterator[None]:
+def changed(layers: NamedLayers, change: Callable[[str, Tensor], Tensor]) -> Iterator[None]:
     """Replace what goes into layers; every one of them has to run, and once."""
     ran: list[str] = []
 
@@ -119,9 +119,9 @@ def by_head(influence: Mapping[str, Tensor], heads: int) -> dict[str, Tensor]:
     return {name: each.unflatten(-1, (heads, -1)).sum(dim=-1) for name, each in influence.items()}
 
 
-def by_composition(rows: Rows, compositions: Sequence[Concepts]) -> dict[Concepts, Rows]:
+def by_composition(rows: Neurons, compositions: Sequence[Concepts]) -> dict[Concepts, Neurons]:
     """Return the rows of each composition, given which one every input is of."""
-    found: dict[Concepts, Rows] = {}
+    found: dict[Concepts, Neurons] = {}
     for which in compositions:
         mine = [place for place, each in enumerate(compositions) if each == which]
         found[which] = {name: each[mine] for name, each in rows.items()}
@@ -129,7 +129,7 @@ def by_composition(rows: Rows, compositions: Sequence[Concepts]) -> dict[Concept
 
 
 def overlaps(
-    by: Mapping[Concepts, Rows], generator: torch.Generator, share: float = SHARE
+    by: Mapping[Concepts, Neurons], generator: torch.Generator, share: float = SHARE
 ) -> dict[tuple[Concepts, Concepts], Measurement]:
     """Return for each pair of compositions how far their most influential neurons are the same.
 
@@ -142,7 +142,7 @@ def overlaps(
 
 
 def polysemanticity(
-    by: Mapping[Concepts, Rows], generator: torch.Generator, share: float = SHARE
+    by: Mapping[Concepts, Neurons], generator: torch.Generator, share: float = SHARE
 ) -> dict[str, Measurement]:
     """Return for each layer the share of serving neurons that serve no single concept.
 
@@ -161,7 +161,7 @@ def polysemanticity(
 
 
 def _tops(
-    by: Mapping[Concepts, Rows], generator: torch.Generator, share: float
+    by: Mapping[Concepts, Neurons], generator: torch.Generator, share: float
 ) -> tuple[dict[str, Bool[Tensor, "_composition _draw _neuron"]], list[int]]:
     """Return who is most influential, first as it is, then with inputs drawn anew; and their n."""
     sizes = [len(next(iter(rows.values()))) for rows in by.values()]

@@ -86,7 +86,7 @@ class DiscreteLaw:
 
 
 Exact = TypeVar("Exact", Normal, DiscreteLaw)
-Part: TypeAlias = tuple[Tensor, Exact]
+BlockLaw: TypeAlias = tuple[Tensor, Exact]
 """Which pixels, and their law."""
 
 
@@ -107,20 +107,20 @@ class DivergenceSplit:
 
 
 def divergence_split(
-    law: Exact, blocks: Sequence[Part[Exact]], background: Part[Exact] | None = None
+    law: Exact, blocks: Sequence[BlockLaw[Exact]], background: BlockLaw[Exact] | None = None
 ) -> DivergenceSplit:
     """Split the divergence of a law from the product of its parts.
 
     `blocks` have their laws given their own condition alone, `background` are the other pixels with
     their unconditional law; None where there are no others.
     """
-    parts: list[Part[Exact]] = list(blocks)
+    parts: list[BlockLaw[Exact]] = list(blocks)
     if background:
         parts.append(background)
     owners = torch.stack([pixels for pixels, _ in parts]).sum(dim=0)
     if (owners != 1).any():
         raise ValueError(f"every pixel is in one part; they are in {owners.tolist()} parts")
-    own: list[Part[Exact]] = [(pixels, law.marginal(pixels)) for pixels, _ in parts]
+    own: list[BlockLaw[Exact]] = [(pixels, law.marginal(pixels)) for pixels, _ in parts]
     leaks = [law.marginal(pixels).divergence(part) for pixels, part in parts]
     return DivergenceSplit(
         whole=law.divergence(law.product(parts)),

@@ -36,7 +36,7 @@ ON_A_SHEET = 8
 MARKED = 4
 """and of how many the places are kept, to be marked in the pictures."""
 
-Draw: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+DrawImages: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 """One image per row of the condition."""
 
 
@@ -157,7 +157,7 @@ def k_max(rates: Mapping[int, Measurement], least: float = LEAST, n: int = SAMPL
 
 def length(
     requests: Mapping[int, Request],
-    draw: Draw,
+    draw: DrawImages,
     reader: Reader,
     rule: Rule,
     generator: torch.Generator,
@@ -176,7 +176,7 @@ def length(
 
 
 def drawn(
-    requests: Mapping[int, Request], draw: Draw, generator: torch.Generator
+    requests: Mapping[int, Request], draw: DrawImages, generator: torch.Generator
 ) -> dict[int, Tensor]:
     """Return the samples of each K, made together: small batches leave a GPU idle."""
     conditions = {k: requests[k].condition for k in sorted(requests)}

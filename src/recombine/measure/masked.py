@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from recombine.measure.circuits import (
-    Rows,
+    Neurons,
     by_composition,
     by_head,
     influences,
@@ -99,7 +99,7 @@ class Circuits:
             # The first of the others is the condition.
             return objective.prediction_quality(predicted, seen, hidden, *others[1:])
 
-        parts: list[Rows] = []
+        parts: list[Neurons] = []
         which: list[Concepts] = []
         for turn, mask in enumerate(masks):
             mine = numbers[:, turn::turns].flatten()

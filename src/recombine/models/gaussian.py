@@ -7,15 +7,11 @@ from math import log, pi, prod
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
-from recombine.denoiser import check_call, unit_noise
+from recombine.denoiser import Conditions, Images, Levels, check_call, unit_noise
 
-Images: TypeAlias = Float[Tensor, " batch *image"]
-Levels: TypeAlias = Float[Tensor, " batch"]
-"""Levels of noise, sigma, one per image."""
-Conditions: TypeAlias = Shaped[Tensor, " batch *condition"]
 Pixels: TypeAlias = Float[Tensor, "*batch pixel"]
 """Flat images, or their coordinates along principal axes."""
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from recombine.denoiser import unit_noise
 from recombine.models.gaussian import Constant, GaussianLaw
 from recombine.models.mixture import MixtureLaw, marks_all, marks_one, scene_law, subsets
-from recombine.models.projection import LEVELS, Given, KnownLaw, Law, Rows
+from recombine.models.projection import LEVELS, Given, KnownLaw, Law, PixelRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class LinearMean:
     direction: Float[Tensor, "block pixel"]
     step: float = 0.0
 
-    def __call__(self, condition: Given) -> Rows:
+    def __call__(self, condition: Given) -> PixelRows:
         given = (condition != 0).to(self.direction)
         others = given.sum(dim=1, keepdim=True) - 1
         return (condition.to(given) + self.step * given * others) @ self.direction

@@ -11,17 +11,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.denoiser import check_call, unit_noise
-from recombine.models.gaussian import (
-    Conditions,
-    Constant,
-    Images,
-    Levels,
-    Spectrum,
-    check_pixels,
-    log_normal,
-    spectrum,
-)
+from recombine.denoiser import Conditions, Images, Levels, check_call, unit_noise
+from recombine.models.gaussian import Constant, Spectrum, check_pixels, log_normal, spectrum
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,18 +136,18 @@ class ComponentView:
         return -self.axes.back(self.coordinate / self.variance)
 
 
-Cells: TypeAlias = Bool[Tensor, "batch cell"]
+CellMarks: TypeAlias = Bool[Tensor, "batch cell"]
 ByScene: TypeAlias = Float[Tensor, "batch component"]
-Marking: TypeAlias = Callable[[Bool[Tensor, "component cell"], Cells], ByScene]
+Marking: TypeAlias = Callable[[Bool[Tensor, "component cell"], CellMarks], ByScene]
 """(present, marked) -> chance that a condition marks these cells, given the present objects."""
 
 
-def marks_all(present: Bool[Tensor, "component cell"], marked: Cells) -> ByScene:
+def marks_all(present: Bool[Tensor, "component cell"], marked: CellMarks) -> ByScene:
     """The condition marks every object, so that it determines the scene."""
     return (present == marked[:, None]).all(dim=-1).double()
 
 
-def marks_one(present: Bool[Tensor, "component cell"], marked: Cells) -> ByScene:
+def marks_one(present: Bool[Tensor, "component cell"], marked: CellMarks) -> ByScene:
     """The condition marks one object of the scene, each with the same chance."""
     alone = marked.sum(dim=1, keepdim=True) == 1
     inside = (present & marked[:, None]).any(dim=-1)

@@ -14,11 +14,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.models.gaussian import Conditions, GaussianLaw, Levels
+from recombine.denoiser import Conditions, Levels
+from recombine.models.gaussian import GaussianLaw
 from recombine.models.mixture import MixtureLaw
 
 Law: TypeAlias = GaussianLaw | MixtureLaw
-Rows: TypeAlias = Float[Tensor, "batch pixel"]
+PixelRows: TypeAlias = Float[Tensor, "batch pixel"]
 Given: TypeAlias = Float[Tensor, "batch block"]
 """Conditions, a number for each block."""
 
@@ -86,7 +87,7 @@ class KnownLaw:
         """Whether the law is its own projection: local in both ways, for every set of blocks."""
         return self.pixel_local and self.condition_local
 
-    def score(self, x: Rows, sigma: Levels, condition: Given) -> Rows:
+    def score(self, x: PixelRows, sigma: Levels, condition: Given) -> PixelRows:
         """Return the exact score."""
         given = (condition != 0).any(dim=1)
         answer = torch.zeros_like(x)
@@ -95,7 +96,7 @@ class KnownLaw:
                 answer[rows] = law.score(x[rows], sigma[rows], condition[rows])
         return answer
 
-    def projection(self, x: Rows, sigma: Levels, condition: Given) -> Rows:
+    def projection(self, x: PixelRows, sigma: Levels, condition: Given) -> PixelRows:
         """Return the score of the product: of each block's own law, and of the background's."""
         answer = torch.zeros_like(x)
         given = condition != 0

@@ -9,7 +9,7 @@ from torch import Tensor
 from recombine.render.stage import FAR, SOLID_COLUMNS
 from recombine.scene import SHAPES, Scenes
 
-Numbers: TypeAlias = Float[Tensor, "batch object"]
+PerObject: TypeAlias = Float[Tensor, "batch object"]
 Colours: TypeAlias = Float[Tensor, "batch object 3"]
 Bodies: TypeAlias = Float[Tensor, "batch object 16"]
 """The columns of `Stage.solids`, a row for each object."""
@@ -22,7 +22,7 @@ REACH = {"sphere": 1.01, "cube": 1.75, "cylinder": 1.43, "capsule": 1.01}
 
 
 def solids(
-    scenes: Scenes, angle: Numbers, colour: Colours, *, capsules: bool
+    scenes: Scenes, angle: PerObject, colour: Colours, *, capsules: bool
 ) -> tuple[Float[Tensor, "batch solid 16"], Int[Tensor, "batch solid"]]:
     """Return every object's solids and which object each belongs to (-1: to an absent one).
 
@@ -41,7 +41,7 @@ def solids(
     return torch.cat([body, *ends], dim=1), owner.repeat(1, 3)
 
 
-def _per_shape(scenes: Scenes, values: dict[str, float]) -> Numbers:
+def _per_shape(scenes: Scenes, values: dict[str, float]) -> PerObject:
     table = scenes.size.new_tensor([values.get(shape, 1.0) for shape in SHAPES])
     return table[torch.where(scenes.present, scenes.shape, 0)]
 
@@ -60,7 +60,7 @@ def _outline(scenes: Scenes) -> Float[Tensor, "batch object 5"]:
 
 
 def _rows(
-    scenes: Scenes, angle: Numbers, colour: Colours, outline: Float[Tensor, "batch object 5"]
+    scenes: Scenes, angle: PerObject, colour: Colours, outline: Float[Tensor, "batch object 5"]
 ) -> Bodies:
     turn = torch.stack([angle.double().cos(), angle.double().sin()], dim=-1).to(scenes.position)
     reach, bevel = (scenes.size * _per_shape(scenes, each) for each in (REACH, BEVEL))

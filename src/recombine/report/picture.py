@@ -14,9 +14,9 @@ from torch import Tensor
 
 Place: TypeAlias = tuple[float, float]
 """x right and y down, from 0 to 1."""
-Part: TypeAlias = tuple[float, float, float, float]
+Crop: TypeAlias = tuple[float, float, float, float]
 """The left, upper, right and lower end of a part of an image, from 0 to 1."""
-WHOLE: Part = (0.0, 0.0, 1.0, 1.0)
+WHOLE: Crop = (0.0, 0.0, 1.0, 1.0)
 RADIUS = 0.07
 """Of a ring, in image sides: larger than an object, so that the ring goes around it."""
 FOUND, MISSED, _SHADE = "#63f0b4", "#ff7a59", (16, 18, 22, 150)
@@ -59,7 +59,7 @@ def tiled(tiles: Sequence[Image.Image], columns: int, gap: int = 2) -> Image.Ima
 
 
 def enlarged(
-    picture: Image.Image, scale: int, rings: Sequence[Ring] = (), part: Part = WHOLE
+    picture: Image.Image, scale: int, rings: Sequence[Ring] = (), part: Crop = WHOLE
 ) -> Image.Image:
     """Return a part of a picture with every pixel `scale` times as large, and rings around places.
 
@@ -70,8 +70,8 @@ def enlarged(
     for ring in rings:
         _draw(ring, large, RADIUS, max(2.0, 0.36 * scale))
     (width, height), (left, upper, right, lower) = picture.size, part
-    ends = (floor(left * width), floor(upper * height), ceil(right * width), ceil(lower * height))
-    return large.crop(tuple(scale * end for end in ends))  # type: ignore[arg-type]
+    start = (scale * floor(left * width), scale * floor(upper * height))
+    return large.crop((*start, scale * ceil(right * width), scale * ceil(lower * height)))
 
 
 def ring_alone(found: bool, side: int) -> Image.Image:

@@ -68,11 +68,11 @@ def samples(found: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True)
-class Cells:
+class ByCell:
     """A row a cell, a column a measurement: the mean over seeds, or the numbers of `each` seed.
 
     `axes` are shown beside the cell; `compared` measurements have the paper's value beside them.
-    Cells without the `needed` measurement are left out.
+    ByCell without the `needed` measurement are left out.
     """
 
     of: tuple[str, ...]

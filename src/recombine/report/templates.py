@@ -1,6 +1,6 @@
 """The tables of README and docs by name; a page says <!-- table: NAME -->."""
 
-from recombine.report.queries import Cells, Choice, Correlations, Numbers, Papers, Query, Suffixes
+from recombine.report.queries import ByCell, Choice, Correlations, Numbers, Papers, Query, Suffixes
 
 READ = ("exact_count", "precision", "recall")
 NAMED = ("shape_accuracy", "colour_accuracy", "size_accuracy", "material_accuracy")
@@ -29,14 +29,14 @@ def by_level(name: str) -> tuple[str, ...]:
 
 
 TEMPLATES: dict[str, Query] = {
-    "length": Cells(
+    "length": ByCell(
         ("length",),
         ("k_max", "success@3", "success@6", "success@9", "success@12", "hit_rate@12"),
         axes=("objects",),
         each=("k_max",),
         compared=("k_max",),
     ),
-    "locality": Cells(
+    "locality": ByCell(
         ("length",),
         (
             *("conditional_locality", "conditional_locality_moved", "leak", "pixel_locality"),
@@ -48,16 +48,18 @@ TEMPLATES: dict[str, Query] = {
     "locality_correlation": Correlations(
         ("length",), ("conditional_locality", "beyond_objects"), CHOICES
     ),
-    "guidance": Cells(("guidance",), ("both_hit", "hit", "colours")),
+    "guidance": ByCell(("guidance",), ("both_hit", "hit", "colours")),
     "laws": Suffixes(("laws",), LAWS, what="law"),
-    "swing_by": Cells(("swing_by:two_concepts*",), (*RISES, "training_monotone_share", "descents")),
-    "swing_by_figures": Cells(
+    "swing_by": ByCell(
+        ("swing_by:two_concepts*",), (*RISES, "training_monotone_share", "descents")
+    ),
+    "swing_by_figures": ByCell(
         ("swing_by:figure*",),
         ("bump_share", "descents", "weak_unlearned_share", "lost_share", "authors_descents"),
     ),
-    "swing_by_networks": Cells(("swing_by_networks",), ("in_order_share", *RISES)),
+    "swing_by_networks": ByCell(("swing_by_networks",), ("in_order_share", *RISES)),
     "phase_diagram": Numbers(("phase_diagram",), ("bump_share*",)),
-    "concept_space": Cells(
+    "concept_space": ByCell(
         ("concept_space:0.*",),
         (
             *("concept_mse_rise", "concept_mse", "blue_lowest", "colour_seen_first"),
@@ -67,15 +69,15 @@ TEMPLATES: dict[str, Query] = {
     ),
     "toy": Numbers(("toy:denoising",), ("relative_error*",)),
     "circles": Numbers(("circles:all_seen",)),
-    "readers": Cells(
+    "readers": ByCell(
         ("readers:detector", "fidelity:detector", "readers:probe*"),
         (*READ, *NAMED, *by_level("accuracy"), "accuracy_noisy"),
     ),
-    "tokenizers": Cells(
+    "tokenizers": ByCell(
         ("tokenizers",),
         ("psnr@level0", "psnr@level1", "psnr@level2", "codes_used", "latent_spread"),
     ),
-    "objectives": Cells(
+    "objectives": ByCell(
         ("objectives",),
         tuple(f"accuracy_late@level{level}" for level in range(3)),
         each=tuple(f"accuracy_late@level{level}" for level in range(3)),

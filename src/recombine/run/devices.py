@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
+from torch import nn
 
 
 def machine(device: torch.device) -> Accelerator:
@@ -20,6 +21,11 @@ def machine(device: torch.device) -> Accelerator:
         mixed_precision="bf16" if on_gpu else "no",
         kwargs_handlers=[patience],
     )
+
+
+def channels_last(module: nn.Module) -> None:
+    """Put the channels of a pixel side by side: convolutions are faster then, on a CPU too."""
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def own_stream(device: torch.device, at_once: int) -> AbstractContextManager[Any]:

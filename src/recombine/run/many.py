@@ -56,7 +56,7 @@ def together(
 
 
 def _in_turn(sessions: Sequence[Session], stop: threading.Event) -> dict[Session, Diverged]:
-    """Take a step of each in turn; asked to stop, all save first. Return those that diverged."""
+    """Take a step of each in turn; before a stop, all are saved. Return those that diverged."""
     device = sessions[0].accelerator.device
     diverged: dict[Session, Diverged] = {}
     interrupted = None

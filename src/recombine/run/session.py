@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import Tensor
 
 from recombine.checkpoint import Checkpoint
 from recombine.data import Stream
@@ -21,6 +21,7 @@ from recombine.measure.subject import Findings, SumsUp, joined
 from recombine.objectives.jepa import JepaObjective
 from recombine.report.files import naming, write_bytes, write_text
 from recombine.report.picture import pictures, png, tiled
+from recombine.run.devices import channels_last
 from recombine.run.kept import Kept, keep, kept
 from recombine.run.lock import Lock
 from recombine.run.model import CONDITIONING, TRAINING, Model, stream
@@ -96,7 +97,7 @@ class Session:
         denoiser, average = self.weights.denoiser, self.weights.average.module
         if device.type == "cuda":
             for module in (denoiser, average):
-                module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+                channels_last(module)
             # Not the average: compiling it takes longer than a measurement.
             if settings.compiled:
                 # Anew for each run: after eight networks of a kind torch would give up on it.
@@ -154,10 +155,10 @@ class Session:
                 pending = []
             yield
 
-    def _target(self) -> nn.Module:
+    def _target(self) -> Callable[..., Any]:
         """Return the average as an objective that learns from it calls it, at every step."""
         fast = self.settings.compiled and self.accelerator.device.type == "cuda"
-        return torch.compile(self.averaged) if fast else self.averaged  # type: ignore[return-value]
+        return torch.compile(self.averaged) if fast else self.averaged
 
     def _graphed(self, step: Step) -> Step | GraphedStep:
         return (
@@ -197,7 +198,7 @@ class Session:
         ]
         if math.isnan(self.first_loss):
             self.first_loss = losses[0]
-        # Not a number is not below either; a likelihood's loss can start below zero.
+        # `not <` also catches NaN; the loss of a likelihood can start below zero.
         limit = self.first_loss + DIVERGED * abs(self.first_loss)
         bad = [line for line in lines if not line["loss"] < limit]
         if self.accelerator.is_main_process:

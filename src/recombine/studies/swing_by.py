@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from recombine.linear import analysis, symmetric
-from recombine.linear.curves import Rows, curve, spread, thinned
+from recombine.linear.curves import CurveRows, curve, spread, thinned
 from recombine.linear.integrate import Observe
 from recombine.linear.sim import Sim
 from recombine.measure.subject import Findings
@@ -241,7 +241,7 @@ class SwingBy:
             found["authors_descents"] = Measurement(1 + len(turns) // 2, None, None, 1)
         return found
 
-    def curves(self, w: Tensor, losses: Tensor) -> dict[str, Rows]:
+    def curves(self, w: Tensor, losses: Tensor) -> dict[str, CurveRows]:
         """Return what the figure draws: one trajectory with its stages, and the spread of all."""
         task, target = self.task, self.task.target.to(w)
         output = w @ target

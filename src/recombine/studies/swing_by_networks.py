@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from recombine.linear import analysis
-from recombine.linear.curves import Rows, curve, spread
+from recombine.linear.curves import CurveRows, curve, spread
 from recombine.linear.network import Layers, Perceptron, batches, descend, largest_rate
 from recombine.linear.sim import Sim, rotation
 from recombine.measure.subject import Findings
@@ -205,7 +205,7 @@ class Descent:
         steps = -(-self.points * self.task.clusters // self.batch)
         return 2 * self.learning_rate / self.dimensions * steps
 
-    def curves(self, epochs: Tensor, seen: Tensor) -> dict[str, Rows]:
+    def curves(self, epochs: Tensor, seen: Tensor) -> dict[str, CurveRows]:
         """Return the loss of all networks over time, and the means of the concepts."""
         target = self.task.target.to(seen)
         loss = analysis.out_of_distribution_loss(seen, target)

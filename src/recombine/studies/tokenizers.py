@@ -54,7 +54,8 @@ def faces(cell: Cell) -> Cell:
 
 
 def _moved(cell: Cell, world: Shapes3D | CelebA, measure: Tokenizing) -> Cell:
-    network = Autoencoder(world.size, codes=cell.training.network.codes)  # type: ignore[attr-defined]
+    codes = VQ.codes if cell.training.network == VQ else None
+    network = Autoencoder(world.size, codes=codes)
     training = replace(cell.training, world=world, network=network)
     return replace(cell, training=training, measures=(measure,))
 

@@ -93,7 +93,7 @@ def detector(folder: Path | None = None, device: torch.device | str = "cpu") -> 
     return _detector(path("detector", folder), torch.device(device))
 
 
-# What is kept must do for gradients, whoever asks for it first.
+# Gradients must be possible through the kept module, even if its first caller needs none.
 @cache
 @torch.inference_mode(False)
 def _detector(path: Path, device: torch.device) -> DetectorReader:
