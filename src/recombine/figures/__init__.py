@@ -64,7 +64,7 @@ def study_of(figure: str) -> str:
 
 
 def draw(study: str, results: Sequence[Path], file: Path) -> bool:
-    """DrawFigure the figure of a study from the results of some runs; return whether it has one."""
+    """Draw the figure of a study from the results of some runs; return whether it has one."""
     if study not in names():
         return False
     beside = {name: array for path in results for name, array in arrays(study, path).items()}
