@@ -209,7 +209,7 @@ class Session:
         return stopping > 0
 
     def _keep(self, step: int, stopping: bool) -> None:
-        """Measure at a milestone, save when it is time, and stop when asked to."""
+        """Measure at a milestone, save when it is time, and stop when that was requested."""
         first = self.accelerator.is_main_process
         if first and step in self.cell.milestones:
             found = joined(self._measured(step))

@@ -92,7 +92,7 @@ AXES = {
             "mar": Level(
                 "MAR: masked latents, each drawn by a small diffusion head.",
                 masked(
-                    DiffusionHead(KL.latent, sigma_data=1.0),
+                    DiffusionHead(KL.latent, width=96, sigma_data=1.0),
                     Unmask(descent=Sampler(steps=18)),
                     objective=MaskedDiffusion(diffusion=Diffusion(sigma_data=1.0)),
                 ),
