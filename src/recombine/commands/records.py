@@ -31,7 +31,7 @@ class RecordsOptions:
     ] = None
     """A study, such as length (default: all)."""
     cell: Annotated[Names, UNSET] = ()
-    """ByCell, such as grid_all,grid_one*."""
+    """Cells, such as grid_all,grid_one*."""
     measurement: Annotated[Names, UNSET] = ()
     """Measurements, such as k_max,success@*."""
     where: Annotated[Path | None, UNSET] = None

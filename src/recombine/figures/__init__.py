@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from recombine.report.seeds import Summary, summarised
 from recombine.results.query import arrays, table
 from recombine.results.store import read
 
@@ -63,7 +64,7 @@ def study_of(figure: str) -> str:
 
 
 def draw(study: str, results: Sequence[Path], file: Path) -> bool:
-    """DrawFigure the figure of a study from the results of some runs; return whether it has one."""
+    """Draw the figure of a study from the results of some runs; return whether it has one."""
     if study not in names():
         return False
     beside = {name: array for path in results for name, array in arrays(study, path).items()}
@@ -81,6 +82,14 @@ def plain(axes: Axes) -> None:
 def key(table: pd.DataFrame, cell: str) -> Mapping[str, Any]:
     """Return the levels of a cell."""
     return table[table["cell"] == cell].iloc[0].to_dict()
+
+
+def suffixed(table: pd.DataFrame, name: str) -> dict[float, Summary]:
+    """Return the mean over seeds of NAME@X, by X."""
+    mine = table[table["measurement"].str.startswith(f"{name}@")]
+    groups = mine.groupby("measurement", sort=False)
+    found = {float(each.partition("@")[2]): summarised(rows) for each, rows in groups}
+    return {x: found[x] for x in sorted(found)}
 
 
 def _module(name: str) -> ModuleType:

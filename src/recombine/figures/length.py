@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from recombine.figures import CONDITIONS, HUES, MOST, NETWORKS, OBJECTS, key, plain
+from recombine.figures import CONDITIONS, HUES, MOST, NETWORKS, OBJECTS, key, plain, suffixed
 from recombine.report.queries import finals
-from recombine.report.seeds import Summary, summarised
+from recombine.report.seeds import Summary
 
 USUAL = "up_to_3"
 FAMILIES: Sequence[Sequence[str]] = (("grid_all",), ("grid_one",), ("list_all", "list_all_slots"))
@@ -62,13 +62,8 @@ def _of(table: pd.DataFrame, objects: str, family: Sequence[str]) -> pd.DataFram
 
 def over_places(table: pd.DataFrame, name: str) -> dict[int, Summary]:
     """Return the mean over seeds of NAME@K, by the number K of requested places."""
-    mine = table[table["measurement"].str.startswith(f"{name}@")]
-    found = {
-        int(measurement.partition("@")[2]): summarised(rows)
-        for measurement, rows in mine.groupby("measurement", sort=False)
-    }
     # To draw nothing when nothing is requested is another question.
-    return {k: found[k] for k in sorted(found) if k or name == "count"}
+    return {int(k): each for k, each in suffixed(table, name).items() if k or name == "count"}
 
 
 def look(levels: Mapping[str, Any]) -> dict[str, Any]:

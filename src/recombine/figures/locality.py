@@ -20,11 +20,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from recombine.figures import CONDITIONS, HUES, MOST, NETWORKS, key, plain
+from recombine.figures import CONDITIONS, HUES, MOST, NETWORKS, key, plain, suffixed
 from recombine.measure.locality import HIGH, RADIUS
 from recombine.report.correlation import rank_correlation
 from recombine.report.queries import checkpoints, finals
-from recombine.report.seeds import summarised
 from recombine.report.table import interval, number
 from recombine.report.templates import ONCE
 
@@ -172,10 +171,7 @@ def _over_noise(axes: Axes, table: pd.DataFrame, name: str, places: int) -> None
     mine = mine[mine["measurement"].str.startswith(f"{name}@")]
     for cell, rows in mine.groupby("cell", sort=False):
         levels = key(table, str(cell))
-        groups = rows.groupby("measurement", sort=False)
-        points = sorted(
-            (float(at.partition("@")[2]), summarised(each).value) for at, each in groups
-        )
+        points = [(at, each.value) for at, each in suffixed(rows, name).items()]
         style: dict[str, Any] = {"color": HUES[levels["network"]], "linewidth": 1.6}
         axes.plot(*zip(*points, strict=True), linestyle=DASHES[levels["condition"]], **style)
     axes.set(xscale="log", ylim=(0, 1.03))

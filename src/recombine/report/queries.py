@@ -72,7 +72,7 @@ class ByCell:
     """A row a cell, a column a measurement: the mean over seeds, or the numbers of `each` seed.
 
     `axes` are shown beside the cell; `compared` measurements have the paper's value beside them.
-    ByCell without the `needed` measurement are left out.
+    Cells without the `needed` measurement are left out.
     """
 
     of: tuple[str, ...]

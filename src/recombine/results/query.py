@@ -47,8 +47,8 @@ def arrays(study: str, where: Path | str | None = None) -> dict[str, np.ndarray]
     found = [place / "arrays" / f"{study}.safetensors"]
     if not found[0].exists():
         inside = [place] if place.is_file() else place.rglob(NAME)
-        beside = [each.with_suffix(".safetensors") for each in inside if _is_of(each, study)]
-        found = [each for each in beside if each.exists()]
+        mine = (path for path in inside if study in {each.origin.study for each in read(path)})
+        found = [each for path in mine if (each := path.with_suffix(".safetensors")).exists()]
     return {name: array for each in sorted(found) for name, array in load_file(each).items()}
 
 
@@ -91,7 +91,3 @@ def _read(study: str | None, where: Path | str | None) -> list[Results]:
         words = f"{study!r} has no results in {place}; expected one of {listed(studies)}"
         raise ValueError(words + nearest(study, studies))
     return mine
-
-
-def _is_of(path: Path, study: str) -> bool:
-    return any(each.origin.study == study for each in read(path))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recombine.measurement import Number
 from recombine.render.camera import directions, look_at, places
 from recombine.render.stage import LAMP_POSITIONS
 from recombine.scene import MATERIALS, SHAPES, Factor, Scenes, World
@@ -70,7 +71,7 @@ def _objects(scene: Scenes, world: World) -> list[dict[str, Any]]:
     return written
 
 
-def _derived(scenes: Scenes, size: int) -> list[tuple[list[list[float]], dict[str, Any]]]:
+def _derived(scenes: Scenes, size: int) -> list[tuple[list[list[Number]], dict[str, Any]]]:
     """Return what CLEVR derives from each scene: pixels, and directions and relationships."""
     place, depth = places(scenes)
     axes = directions(look_at(scenes.camera, torch.zeros_like(scenes.camera)))

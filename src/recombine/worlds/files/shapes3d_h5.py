@@ -61,10 +61,10 @@ class Shapes3DFile:
     def image_of(self, number: Int[Tensor, " batch"]) -> Float[Tensor, "batch 3 height width"]:
         """Return these images."""
         if self._packed:
-            pixels = self._unpacked[number.cpu()]
-        else:
-            pixels = self._read(self._kept[0][number.cpu()])
-        return unit(pixels.to(number.device))
+            return unit(self._unpacked[number.cpu()].to(number.device))
+        with self._opened() as file:
+            pixels = [file["images"][row] for row in self._kept[0][number.cpu()].tolist()]
+        return unit(torch.from_numpy(np.stack(pixels)).to(number.device))
 
     @cached_property
     def _kept(self) -> tuple[Int[Tensor, " kept"], Int[Tensor, "kept 6"]]:
@@ -115,31 +115,22 @@ class Shapes3DFile:
                     pixels[here] = block[rows[here] - start]
         return pixels
 
-    def _read(self, rows: Int[Tensor, " batch"]) -> UInt8[Tensor, "batch 64 64 3"]:
-        with self._opened() as file:
-            pixels = [file["images"][row] for row in rows.tolist()]
-        return torch.from_numpy(np.stack(pixels))
-
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         """Open the file for one read; what it holds is checked each time, for it may change."""
         if not self.path.is_file():
             raise ValueError(f"{self.path} is missing; expected 3dshapes.h5")
-        h5py = _h5py()
+        try:
+            import h5py
+        except ImportError:
+            words = "3dshapes.h5 is read with h5py: pip install 'recombine[h5]'"
+            raise ValueError(words) from None
         try:
             with h5py.File(self.path, "r") as file:
                 _check(file, h5py, self.path)
                 yield file
         except (OSError, RuntimeError, KeyError) as error:
             raise ValueError(f"{self.path} is not a whole HDF5 file: {error}") from None
-
-
-def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise ValueError("3dshapes.h5 is read with h5py: pip install 'recombine[h5]'") from None
-    return h5py
 
 
 def _check(file: Any, h5py: Any, path: Path) -> None:
