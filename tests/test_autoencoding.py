@@ -11,7 +11,7 @@ from torch.distributions import Normal, kl_divergence
 
 from recombine.data import Stream
 from recombine.denoiser import Objective
-from recombine.measure.tokenizing import codebook_alarm, codebook_use, latent_alarm
+from recombine.measure.tokenizing import codebook_use, latent_use
 from recombine.models.tokenizer import Autoencoder, Coded
 from recombine.objectives.autoencoding import Autoencoding, nats
 from recombine.run.state import packed, unpack
@@ -222,10 +222,11 @@ def test_after_a_short_training_codes_or_channels_are_in_use(learned: Learned):
         with torch.no_grad():
             coded = network(learned.image)
         if coded.ids is None:
-            assert latent_alarm(coded.latent, coded.logvar) is None
+            assert latent_use(coded.latent, coded.logvar)[1] is None
             continue
-        assert codebook_use(coded.ids, 256)["codes_used"].value > 0.4
-        assert codebook_alarm(coded.ids, 256) is None
+        used, alarm = codebook_use(coded.ids, 256)
+        assert used["codes_used"].value > 0.4
+        assert alarm is None
 
 
 def test_without_reviving_fewer_codes_are_in_use():
@@ -252,7 +253,9 @@ def test_a_heavy_weight_of_kl_takes_the_latents_away_and_raises_the_alarm():
         pass
     with torch.no_grad():
         coded = weights.denoiser(next(batches(64, seed=5))[0])
-    assert latent_alarm(coded.latent, coded.logvar).startswith("latent collapsed: 0 of 4 channels")
+    alarm = latent_use(coded.latent, coded.logvar)[1]
+    assert alarm is not None
+    assert alarm.startswith("latent collapsed: 0 of 4 channels")
 
 
 @each_kind

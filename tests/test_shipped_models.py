@@ -5,7 +5,7 @@ from math import comb
 import pytest
 import torch
 
-from recombine import load, results, zoo
+from recombine import load, records, zoo
 from recombine.measurement import Measurement
 from recombine.run import plan_of
 
@@ -17,7 +17,7 @@ COMPOSITIONS = ["dit_kl", "dit_vq", "maskgit", "maskgit_jepa", "mar", "givt"]
 def recorded(name: str, measurement: str) -> Measurement:
     """Return what the table of results says of the run that shipped weights are from."""
     plan = plan_of(zoo.path(name))
-    table = results.records(plan.study)
+    table = records(plan.study)
     mine = table[(table.cell == plan.cell) & (table.seed == plan.seed)]
     (row,) = mine[(mine.measurement == measurement) & mine.step.isna()].itertuples()
     return Measurement(row.value, row.low, row.high, int(row.n))

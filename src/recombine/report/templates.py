@@ -79,8 +79,8 @@ TEMPLATES: dict[str, Query] = {
     ),
     "objectives": ByCell(
         ("objectives",),
-        tuple(f"accuracy_late@level{level}" for level in range(3)),
-        each=tuple(f"accuracy_late@level{level}" for level in range(3)),
+        tuple(f"accuracy@level{level}" for level in range(3)),
+        each=tuple(f"accuracy@level{level}" for level in range(3)),
     ),
     "papers": Papers(),
     "fidelity": Numbers(("fidelity:renderer",)),
