@@ -1,6 +1,9 @@
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import settings
+from jaxtyping import config
 
 # The same examples on every run, and no time limit: a busy machine must not fail a test.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -16,3 +19,11 @@ def _same_weights_on_every_run() -> None:
 @pytest.fixture
 def rng() -> torch.Generator:
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def unhooked() -> Iterator[None]:
+    """Switch the shape checks of the tests off: a user meets our own messages."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)

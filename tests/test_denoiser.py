@@ -1,16 +1,13 @@
 """Readings are inverted, wrappers are compared with laws whose best answer is known."""
 
-from collections.abc import Iterator
 from math import inf, nan
 
 import pytest
 import torch
-from jaxtyping import config
 from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 
 from recombine.denoiser import (
-    Denoiser,
     LinearBeta,
     Preconditioned,
     Predicting,
@@ -27,19 +24,6 @@ from recombine.denoiser import (
 from recombine.models.gaussian import Constant, GaussianLaw
 
 SIGMA = torch.tensor([0.002, 0.5, 3.0, 80.0], dtype=torch.float64)
-
-
-@pytest.fixture
-def rng() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
-
-
-@pytest.fixture
-def unhooked() -> Iterator[None]:
-    """Switch the shape checks of the tests off: a user meets our own messages."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 class Recorder(nn.Module):
@@ -184,11 +168,6 @@ def test_readings_have_the_precision_of_x():
     x = torch.ones(4, 2, 3)
     for read in (score, noise, velocity, denoised_from_noise):
         assert read(x, x, SIGMA).dtype == torch.float32
-
-
-def test_the_protocol_knows_what_can_be_called():
-    assert isinstance(Preconditioned(Recorder(0.0)), Denoiser)
-    assert not isinstance("unet", Denoiser)
 
 
 def test_noise_is_normal_and_repeats_with_its_generator():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from recombine.models.blocks import parameters_of
-from recombine.models.detector import UNSURE, Detector, DetectorReader, decoded, parts, prepared
+from recombine.models.detector import UNSURE, Detector, DetectorReader, decoded, prepared
 from recombine.reader import Found, Reader
 from recombine.scene import Factor
 
@@ -57,22 +57,9 @@ def test_peaks_are_those_of_looking_at_every_cell(whole: bool, rng: torch.Genera
         assert len({tuple(row.tolist()) for row in rows}) == count
 
 
-def test_a_plateau_is_one_object():
-    answers = torch.full((1, 8, 6, 6), -9.0)
-    answers[0, 0, 2:4, 1:5] = 3.0
-    assert int((decoded(answers, FACTORS, 5).confidence > 0.5).sum()) == 1
-
-
 def test_a_map_that_is_no_number_shows_nothing():
     found = DetectorReader(lambda image: image.new_full((1, 18, 16, 16), torch.nan), SMALL)
     assert found(torch.zeros(1, 3, 32, 32)).count.tolist() == [0]
-
-
-def test_the_parts_of_a_map_are_all_of_it():
-    answers = torch.randn(2, 8, 4, 4)
-    centre, within, concepts = parts(answers, FACTORS)
-    assert [each.shape[1] for each in concepts] == [2, 3]
-    assert torch.equal(torch.cat([centre[:, None], within, *concepts], dim=1), answers)
 
 
 def dots(image: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import recombine.denoiser
 from recombine.models.heads import DiffusionHead, LogitHead, MixtureHead
-from recombine.models.masked import Masked, Predicted
+from recombine.models.masked import Masked
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import DiffusionJepa, Jepa, JepaObjective, MaskedJepa, target_spread
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
@@ -109,44 +109,6 @@ def test_the_loss_is_the_mean_over_layers_of_the_error_at_hidden_tokens(normalis
     torch.testing.assert_close(loss, exact)
 
 
-def test_targets_at_visible_tokens_do_not_count(rng: torch.Generator):
-    hidden = torch.rand(3, 4, 4, generator=rng) < 0.5
-    hidden[:, 0, 0], hidden[:, 0, 1] = True, False
-    states = [torch.randn(3, 16, 16, generator=rng) for _ in range(4)]
-    guesses = tuple(each.requires_grad_() for each in states[:2])
-    predicted = Predicted(torch.empty(0), (), guesses)
-    with_jepa = JEPA(MaskedCrossEntropy())
-    loss = with_jepa.missed(predicted, states[2:], hidden)
-    for place, counts in ((0, True), (1, False)):
-        moved = [state.clone() for state in states[2:]]
-        for state in moved:
-            state[:, place] += 5.0
-        other = with_jepa.missed(predicted, moved, hidden)
-        assert torch.equal(loss, other) is not counts
-    for gradient in torch.autograd.grad(loss, guesses):
-        assert torch.equal(gradient.abs().sum(-1) > 0, hidden.flatten(1))
-
-
-def test_only_the_chosen_layers_are_predicted(rng: torch.Generator):
-    states = tuple(torch.randn(2, 16, 16, generator=rng) for _ in range(3))
-    hidden = torch.ones(2, 4, 4).bool()
-    predicted = Predicted(torch.empty(0), (), (states[0], states[2]))
-
-    def missed(jepa: Jepa) -> float:
-        def average(tokens: Tensor, covered: Tensor, condition: Tensor) -> Predicted:
-            assert covered.shape == hidden.shape
-            assert not covered.any()
-            return Predicted(torch.empty(0), states)
-
-        with_jepa = jepa(MaskedCrossEntropy())
-        tokens, condition = torch.zeros(2, 4, 4, dtype=torch.long), torch.zeros(2, 2, 2)
-        targets = with_jepa.targets(average, tokens, condition)
-        return float(with_jepa.missed(predicted, targets, hidden))
-
-    assert missed(JEPA) == 0
-    assert missed(Jepa((0, 1))) > 0.5
-
-
 def test_the_average_sees_every_token_and_the_model_the_masked_ones(rng: torch.Generator):
     objective, batch = MaskedCrossEntropy(), batch_of(SMALL, rng)
     with_jepa = JEPA(objective)
@@ -182,21 +144,6 @@ def test_the_module_answers_as_the_network_does(declared, objective, rng: torch.
         for each in (model, model.network)
     ]
     assert torch.equal(*samples)
-
-
-def test_the_average_of_a_run_holds_the_averaged_network(rng: torch.Generator):
-    with_jepa, batch = JEPA(MaskedCrossEntropy()), batch_of(SMALL, rng)
-    weights = Weights.of(with_jepa.wrap(SMALL.build()), 0.5)
-    before = deepcopy(weights.average.module.network)
-    loss = with_jepa(weights.denoiser, *batch, generator=noise(), average=weights.average)
-    loss.backward()
-    with torch.no_grad():
-        for parameter in weights.denoiser.parameters():
-            parameter -= 0.1
-    weights.update_average()
-    after = weights.average.module.network
-    for old, new in zip(before.parameters(), after.parameters(), strict=True):
-        torch.testing.assert_close(new, old - 0.05)
 
 
 @each_kind

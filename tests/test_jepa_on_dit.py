@@ -39,14 +39,6 @@ def noise() -> torch.Generator:
     return torch.Generator().manual_seed(7)
 
 
-def test_states_are_the_tokens_after_each_layer():
-    network, states = perturbed(SMALL.build()), []
-    asked = torch.randn(5, 2, 4, 4), torch.rand(5), torch.randn(5, 3)
-    assert torch.equal(network(*asked, states), network(*asked))
-    assert [state.shape for state in states] == [(5, 16, 16)] * 3
-    assert not torch.equal(states[0], states[1])
-
-
 def test_it_answers_as_the_denoiser_does(parts):
     model, _, image, told = parts
     plain = Preconditioned(model.denoiser.network, 1.0)
@@ -80,14 +72,6 @@ def test_the_average_says_its_states_and_gets_no_gradient(parts):
     OBJECTIVE(model, image, told, generator=noise(), average=average).backward()
     assert all(parameter.grad is None for parameter in average.parameters())
     assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-def test_without_weight_nothing_changes(parts):
-    model, average, image, told = parts
-    alone = Diffusion(sigma_data=1.0)
-    silent = Jepa(layers=(0, 2), weight=0.0)(alone)
-    loss = silent(model, image, told, generator=noise(), average=average)
-    assert loss.item() == alone(model, image, told, generator=noise()).item()
 
 
 def test_predictors_learn():

@@ -59,19 +59,6 @@ def test_the_jacobian_is_zero_outside_the_window_and_nowhere_inside(window, cell
         assert torch.equal(grid != 0, expected)
 
 
-@pytest.mark.parametrize("cell", [CORNER, MIDDLE])
-@pytest.mark.parametrize("window", [1, 2])
-def test_what_changes_outside_the_window_leaves_the_cell_bit_identical(window, cell, rng):
-    declared = replace(SMALL, window=window)
-    network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
-    other_x, _, other = asked(declared, rng)
-    near = inside(declared, cell)
-    answer = of_cell(declared, network(x, clock, condition), cell)
-    other_x = torch.where(enlarged(declared, near), x, other_x)
-    other = torch.where(near, condition, other)
-    assert torch.equal(of_cell(declared, network(other_x, clock, other), cell), answer)
-
-
 @pytest.mark.parametrize("entry", [None, Cells(), Places(6)], ids=str)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_one_pass_equals_the_network_applied_patch_by_patch(window, entry, rng):
@@ -80,16 +67,6 @@ def test_one_pass_equals_the_network_applied_patch_by_patch(window, entry, rng):
     with torch.no_grad():
         answer, slow = network(*question), patchwise(network, *question)
     torch.testing.assert_close(answer, slow, rtol=1e-5, atol=1e-5)
-
-
-def test_one_pass_equals_256_patches_at_64_pixels(rng: torch.Generator):
-    declared = replace(STUDY_LOCAL, width=64, blocks=1)
-    network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
-    question = x[:1], clock[:1], condition[:1].round()
-    with torch.no_grad():
-        answer, slow = network(*question), patchwise(network, *question)
-    scale = answer.square().mean().sqrt()
-    torch.testing.assert_close(answer / scale, slow / scale, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 5])
@@ -129,16 +106,6 @@ def test_a_place_on_the_far_border_belongs_to_the_last_cell(rng: torch.Generator
     network = perturbed(replace(SMALL, window=0, entry=Places(1)))
     told = network.condition(torch.tensor([[[1.0, 1.0, 1.0]]]), torch.zeros(1, 2, 12, 12))
     assert (told[0].norm(dim=-1) > 0).nonzero().tolist() == [[5, 5]]
-
-
-@pytest.mark.parametrize(("window", "cells"), [(5, 36), (3, 16)])
-def test_a_corner_sees_everything_once_the_window_is_as_wide_as_the_image(window, cells):
-    assert inside(replace(SMALL, window=window), CORNER).sum() == cells
-    declared = replace(SMALL, window=window)
-    network, x = perturbed(declared), torch.zeros(1, 2, 12, 12, requires_grad=True)
-    answer = network(x, torch.zeros(1), torch.zeros(1, 6, 6))[0, 0, 0, 0]
-    seen = torch.autograd.grad(answer, x)[0][0].abs().sum(dim=0) > 0
-    assert seen.sum() == cells * 4
 
 
 def test_windows_are_read_row_by_row_and_are_zero_outside():

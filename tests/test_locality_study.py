@@ -89,12 +89,6 @@ def test_a_model_that_only_counts_is_found_to_be_global():
     assert "conditional_locality_moved" in found.undefined
 
 
-def test_a_model_without_a_condition_has_its_reasons():
-    found = measured(lambda x, sigma, condition: x)
-    assert "does not depend on its condition" in found.undefined["leak"]
-    assert "leak" not in found.measurements
-
-
 def test_the_maps_of_a_scene_show_what_its_places_depend_on():
     found = measured()
     place = found.arrays["locality_places"]

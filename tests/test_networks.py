@@ -1,19 +1,14 @@
 """One contract for every network and every way in: (x, clock, condition) -> an image like x."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
-from jaxtyping import config
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from recombine.denoiser import Preconditioned
 from recombine.models.blocks import (
     TokenEmbedding,
     VectorEmbedding,
@@ -174,14 +169,6 @@ def test_the_same_seed_makes_the_same_weights(declared):
 
 
 @each_network
-def test_weights_survive_a_file(declared, tmp_path: Path, rng: torch.Generator):
-    trained, fresh, question = perturbed(declared), declared.build(), asked(declared, rng)
-    safetensors.torch.save_file(trained.state_dict(), tmp_path / "weights.safetensors")
-    fresh.load_state_dict(safetensors.torch.load_file(tmp_path / "weights.safetensors"))
-    assert torch.equal(fresh(*question), trained(*question))
-
-
-@each_network
 def test_a_declared_network_is_a_value_that_can_be_written_down(declared):
     assert isinstance(declared, Network)
     again = eval(repr(declared))
@@ -203,37 +190,6 @@ def test_forward_derivatives_agree_with_small_steps(declared, rng: torch.Generat
         _, slope = torch.func.jvp(answer, (x,), (along,))
     step = (answer(x + small * along) - answer(x - small * along)) / (2 * small)
     torch.testing.assert_close(slope, step, rtol=1e-6, atol=1e-7)
-
-
-@each_told_network
-def test_a_network_can_be_wrapped_into_a_denoiser(declared, rng: torch.Generator):
-    x, clock, condition = asked(declared, rng)
-    denoised = Preconditioned(declared.build())(x, clock.exp(), condition)
-    share = 0.25 / (0.25 + clock.exp() ** 2)
-    torch.testing.assert_close(denoised, share[:, None, None, None] * x)
-
-
-@pytest.fixture
-def unhooked() -> Iterator[None]:
-    """Switch the shape checks of the tests off: the compiler would trace them too."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
-
-
-@pytest.mark.parametrize(
-    "declared",
-    [
-        replace(UNET, attention=(4,), entry=Tokens(3, 4)),
-        replace(DIT, layers=1, entry=Vector(6)),
-        LOCAL,
-    ],
-)
-@pytest.mark.usefixtures("unhooked")
-def test_a_network_is_one_graph_to_the_compiler(declared, rng: torch.Generator):
-    network, question = perturbed(declared), asked(declared, rng)
-    compiled = torch.compile(network, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(*question), network(*question))
 
 
 @each_network

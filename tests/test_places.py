@@ -13,7 +13,6 @@ from recombine.condition import (
     List,
     ShuffledSlots,
     Slots,
-    all_objects,
     all_objects_shuffled,
     no_object,
     one_object,
@@ -98,14 +97,6 @@ def test_told_places_tell_the_same(encode: EncodesPlaces, scenes: Scenes):
     place, present = places(scenes)[0], scenes.present
     again = encode.at(*encode.requested(place, present))
     torch.testing.assert_close(again.sum(dim=1), encode.at(place, present).sum(dim=1))
-
-
-@pytest.mark.parametrize("tell", [all_objects, all_objects_shuffled])
-def test_what_is_told_has_a_place_within_a_cell_of_its_own(tell, scenes: Scenes):
-    scenes = tell(scenes, torch.Generator().manual_seed(0))
-    place = places(scenes)[0]
-    where, told = Grid().requested(place, scenes.present)
-    assert ((where - place).abs()[told] <= 0.5 / 16 + 1e-6).all()
 
 
 def test_a_random_order_keeps_every_object_whole(scenes: Scenes):

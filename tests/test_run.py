@@ -338,7 +338,9 @@ def test_a_damaged_checkpoint_names_the_one_before(
     assert_same(tmp_path, whole)
 
 
-def test_milestones_are_measured_when_reached_and_survive_a_restart(tmp_path: Path):
+def test_milestones_are_measured_when_reached_survive_a_restart_and_change_no_weight(
+    whole: Path, tmp_path: Path
+):
     plan = toy(milestones=(4, 9))
 
     def watch(step: int, loss: float) -> None:
@@ -354,11 +356,7 @@ def test_milestones_are_measured_when_reached_and_survive_a_restart(tmp_path: Pa
     assert [step for step, _ in points] == [4, 9]
     values = [value for _, value in points]
     assert len({*values, straight.measurements["relative_error"].value}) == 3
-
-
-def test_milestones_change_no_weight(whole: Path, tmp_path: Path):
-    ran(tmp_path, toy(milestones=(4, 9)))
-    (weights, _), (others, _) = kept(tmp_path), kept(whole)
+    (weights, _), (others, _) = kept(tmp_path / "straight"), kept(whole)
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
@@ -491,17 +489,7 @@ def test_two_processes_do_not_write_into_one_folder(tmp_path: Path, whole: Path)
     assert_same(tmp_path, whole)
 
 
-def test_a_killed_process_leaves_no_lock(tmp_path: Path, apart: Callable[..., int]):
-    assert apart(killed, tmp_path, "step 3") == -signal.SIGKILL
-    lock = Lock(toy().folder(tmp_path))
-    lock.take()
-    lock.release()
-    lock.take()
-    lock.release()
-
-
-@pytest.mark.parametrize("change", ["deleted", "cut", "edited"])
-def test_metrics_that_were_changed_are_noticed_on_resume(change: str, tmp_path: Path):
+def test_metrics_that_were_changed_are_noticed_on_resume(tmp_path: Path):
     def stop(step: int, loss: float) -> None:
         if step == 10:
             os.kill(os.getpid(), signal.SIGINT)
@@ -510,12 +498,7 @@ def test_metrics_that_were_changed_are_noticed_on_resume(change: str, tmp_path: 
         ran(tmp_path, watch=stop)
     path = toy().folder(tmp_path) / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True)
-    changed = {
-        "deleted": None,
-        "cut": lines[:4],
-        "edited": [lines[0].replace("1.2", "1.1"), *lines[1:]],
-    }[change]
-    path.unlink() if changed is None else path.write_text("".join(changed))
+    path.unlink()
     with pytest.raises(ValueError, match=r"metrics.jsonl was changed since the checkpoint"):
         ran(tmp_path)
     path.write_text("".join(lines))

@@ -11,11 +11,6 @@ from recombine.models.mixture import marks_all, marks_none, marks_one, scene_law
 CELLS = 6
 
 
-@pytest.fixture
-def rng() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
-
-
 def labelled_scenes(sigma: float, count: int, rng: torch.Generator) -> tuple[Tensor, ...]:
     """Draw as the fact sheet does: subsets uniformly, and the first object of each is told."""
     present = subsets(CELLS)[torch.randint(41, (count,), generator=rng)]

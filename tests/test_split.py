@@ -269,16 +269,3 @@ def test_seen_numbers_of_objects_pass():
     anything = of(CIRCLES, *[("red", "big")] * 4)
     counts = [replace(anything, present=torch.arange(4)[None] < count) for count in (1, 2, 3)]
     assert len(list(leaks(in_batches(concatenate(counts), 3), COUNT_1_3))) == 1
-
-
-def test_an_endless_stream_is_checked_as_it_flows():
-    world = Shapes2D(among=BINARY.seen)
-
-    def endless() -> Iterator[Batch]:
-        step = 0
-        while True:
-            yield Batch(world.scenes(torch.arange(step, step + 2), seed=0))
-            step += 2
-
-    checked = leaks(endless(), BINARY)
-    assert [len(next(checked).scenes) for _ in range(3)] == [2, 2, 2]

@@ -153,18 +153,6 @@ def test_codes_move_by_total_variation():
     torch.testing.assert_close(found, expected)
 
 
-def test_laws_that_do_not_meet_are_1_apart():
-    def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
-        logits = 1e4 * F.one_hot(tokens[:, 0, 0], 3).double()
-        return Predicted(logits[:, None, None].expand(-1, 2, 2, -1))
-
-    tokens, hidden = torch.zeros(1, 2, 2, dtype=torch.long), torch.ones(1, 2, 2).bool()
-    hidden[0, 0, 0] = False
-    found = token_influence(predictor, tokens, hidden, unconditional(1), tokens + 2)
-    assert found[0, 0].tolist() == [0, 1, 1, 1]
-    assert found[0, 1:].eq(0).all()
-
-
 def test_a_mixture_moves_by_its_mean():
     def predictor(tokens: Tensor, hidden: Tensor, condition: Tensor) -> Predicted:
         """Two Gaussians, of the weights 1/4 and 3/4; the second follows the first token."""
@@ -307,17 +295,6 @@ def interaction(weights: dict[str, float], hidden: Tensor, ids: bool = True) -> 
     rows[1, :, 1] *= -1
     seen = tokens if ids else tokens[:, None].double()
     return factor_interaction(law(weights), seen, hidden, SIGNS, *rows)
-
-
-def test_log_probabilities_that_add_up_do_not_interact(rng):
-    found = interaction({"a": 1, "b": -0.7, "one": 2, "c": 1}, half(rng, 2))
-    assert found.max() < 1e-12
-
-
-def test_a_product_of_signs_is_all_interaction(rng):
-    """l, -l, -l and l: 4 over 2 + 2."""
-    found = interaction({"ab": 0.8}, half(rng, 2))
-    assert found.tolist() == pytest.approx([1, 1])
 
 
 def test_interaction_beside_single_effects_has_its_closed_form(rng):
