@@ -179,25 +179,20 @@ def _clevr_scene(part: str, number: int, places: list[tuple[float, float]]) -> d
                 "pixel_coords": [round(240 + across), round(160 - along), float(gap @ forward)],
             }
         )
-    flat = [axis * [1, 1, 0] / np.linalg.norm(axis * [1, 1, 0]) for axis in (right, forward)]
+    across, along = (
+        axis * [1, 1, 0] / np.linalg.norm(axis * [1, 1, 0]) for axis in (right, forward)
+    )
+    ways = {"right": across, "left": -across, "behind": along, "front": -along}
+    heights = {"above": [0.0, 0.0, 1.0], "below": [-0.0, -0.0, -1.0]}
     return {
         "split": part,
         "image_index": number,
         "image_filename": f"CLEVR_{part}_{number:06d}.png",
         "objects": objects,
-        "directions": {
-            "right": flat[0].tolist(),
-            "left": (-flat[0]).tolist(),
-            "behind": flat[1].tolist(),
-            "front": (-flat[1]).tolist(),
-            "above": [0.0, 0.0, 1.0],
-            "below": [-0.0, -0.0, -1.0],
-        },
+        "directions": {**{name: axis.tolist() for name, axis in ways.items()}, **heights},
         "relationships": {
-            "right": [_beyond(places, each, flat[0]) for each in range(len(places))],
-            "left": [_beyond(places, each, -flat[0]) for each in range(len(places))],
-            "behind": [_beyond(places, each, flat[1]) for each in range(len(places))],
-            "front": [_beyond(places, each, -flat[1]) for each in range(len(places))],
+            name: [_beyond(places, each, axis) for each in range(len(places))]
+            for name, axis in ways.items()
         },
     }
 

@@ -5,7 +5,6 @@ from copy import deepcopy
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from recombine.denoiser import Preconditioned
 from recombine.models.dit import DiT
@@ -13,17 +12,11 @@ from recombine.models.entry import Vector
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import LOWEST, Jepa
 from recombine.train import Step, Weights
+from subjects import perturbed
 
 SMALL = DiT(2, 4, entry=Vector(3), width=16, layers=3, heads=2)
 JEPA = Jepa(layers=(0, 2), weight=0.6)
 OBJECTIVE = JEPA(Diffusion(sigma_data=1.0))
-
-
-def perturbed(module: nn.Module) -> nn.Module:
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-    return module
 
 
 @pytest.fixture

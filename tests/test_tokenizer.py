@@ -41,12 +41,13 @@ def test_codes_and_latents_have_a_quarter_of_the_side(codes: int | None, size: i
     coded, side = network(seen), size // 4
     assert network.of.side == side
     assert coded.image.shape == seen.shape
-    beside, missing = (
-        (coded.logvar, coded.vectors) if codes is None else (coded.vectors, coded.logvar)
-    )
+    beside = coded.logvar if codes is None else coded.vectors
     assert coded.latent.shape == beside.shape == (2, 8, side, side)
-    assert missing is None
-    assert coded.ids is None if codes is None else coded.ids.shape == (2, side, side)
+    if codes is None:
+        assert coded.ids is coded.vectors is None
+    else:
+        assert coded.ids.shape == (2, side, side)
+        assert coded.logvar is None
 
 
 @pytest.mark.parametrize("codes", [256, None])
