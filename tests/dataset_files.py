@@ -10,48 +10,13 @@ from PIL import Image
 
 from recombine.scene import Concepts, Factor, Scenes
 
-COLUMNS_40 = [
-    "5_o_Clock_Shadow",
-    "Arched_Eyebrows",
-    "Attractive",
-    "Bags_Under_Eyes",
-    "Bald",
-    "Bangs",
-    "Big_Lips",
-    "Big_Nose",
-    "Black_Hair",
-    "Blond_Hair",
-    "Blurry",
-    "Brown_Hair",
-    "Bushy_Eyebrows",
-    "Chubby",
-    "Double_Chin",
-    "Eyeglasses",
-    "Goatee",
-    "Gray_Hair",
-    "Heavy_Makeup",
-    "High_Cheekbones",
-    "Male",
-    "Mouth_Slightly_Open",
-    "Mustache",
-    "Narrow_Eyes",
-    "No_Beard",
-    "Oval_Face",
-    "Pale_Skin",
-    "Pointy_Nose",
-    "Receding_Hairline",
-    "Rosy_Cheeks",
-    "Sideburns",
-    "Smiling",
-    "Straight_Hair",
-    "Wavy_Hair",
-    "Wearing_Earrings",
-    "Wearing_Hat",
-    "Wearing_Lipstick",
-    "Wearing_Necklace",
-    "Wearing_Necktie",
-    "Young",
-]
+COLUMNS_40 = """
+5_o_Clock_Shadow Arched_Eyebrows Attractive Bags_Under_Eyes Bald Bangs Big_Lips Big_Nose Black_Hair
+Blond_Hair Blurry Brown_Hair Bushy_Eyebrows Chubby Double_Chin Eyeglasses Goatee Gray_Hair
+Heavy_Makeup High_Cheekbones Male Mouth_Slightly_Open Mustache Narrow_Eyes No_Beard Oval_Face
+Pale_Skin Pointy_Nose Receding_Hairline Rosy_Cheeks Sideburns Smiling Straight_Hair Wavy_Hair
+Wearing_Earrings Wearing_Hat Wearing_Lipstick Wearing_Necklace Wearing_Necktie Young
+"""
 FACES = [
     {"Male", "Smiling", "Black_Hair"},
     {"Smiling", "Blond_Hair", "Young"},
@@ -86,11 +51,12 @@ def write_celeba(folder: Path, faces: Sequence[set[str]] = FACES) -> Path:
     """Write faces with these marks, each of one grey."""
     images = folder / "img_align_celeba"
     images.mkdir(parents=True)
-    rows = [str(len(faces)), " ".join(COLUMNS_40) + " "]
+    columns = COLUMNS_40.split()
+    rows = [str(len(faces)), " ".join(columns) + " "]
     for number, marked in enumerate(faces):
         name = f"{number + 1:06d}.jpg"
         Image.new("RGB", (178, 218), (grey(number),) * 3).save(images / name)
-        marks = " ".join(" 1" if column in marked else "-1" for column in COLUMNS_40)
+        marks = " ".join(" 1" if column in marked else "-1" for column in columns)
         rows.append(f"{name} {marks}")
     (folder / "list_attr_celeba.txt").write_text("\n".join(rows) + "\n")
     return folder

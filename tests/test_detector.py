@@ -133,32 +133,22 @@ def test_the_sure_come_first_and_the_unsure_are_absent():
 
 
 def test_images_are_read_the_same_in_parts(monkeypatch: pytest.MonkeyPatch):
-    network = SMALL.build().eval()
+    network, sizes = SMALL.build().eval(), []
     torch.nn.init.normal_(network.outlet.weight)
+    network.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
     reader = DetectorReader(network, SMALL, threshold=0.0)
     assert isinstance(reader, Reader)
     images = torch.rand(5, 3, 40, 24)
     whole = reader(images)
     monkeypatch.setattr("recombine.models.detector.AT_ONCE", 2)
     cut = reader(images)
+    assert sizes == [5, 2, 2, 1]
     assert isinstance(whole, Found)
     for name in ("place", "concepts", "confidence", "present"):
         a, b = getattr(whole, name), getattr(cut, name)
         assert torch.allclose(a.float(), b.float(), atol=1e-5)
-
-
-def test_no_more_images_are_read_at_once(monkeypatch: pytest.MonkeyPatch):
-    sizes = []
-    monkeypatch.setattr("recombine.models.detector.AT_ONCE", 2)
-
-    def network(image: Tensor) -> Tensor:
-        sizes.append(len(image))
-        return image.new_zeros(len(image), 18, 16, 16)
-
-    DetectorReader(network, SMALL)(torch.rand(5, 3, 32, 32))
-    assert sizes == [2, 2, 1]
     with pytest.raises(ValueError, match="at least 1 image; got none"):
-        DetectorReader(network, SMALL)(torch.rand(0, 3, 32, 32))
+        reader(images[:0])
 
 
 def test_fine_detail_reaches_the_answers_past_the_coarse_levels():

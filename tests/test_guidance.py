@@ -52,15 +52,6 @@ def test_guided_samples_are_those_of_the_gaussian_whose_mean_is_pushed(weight, s
     assert torch.allclose(samples, drawn(law(mean), sampler)) == (weight == 1)
 
 
-@pytest.mark.parametrize(("weight", "condition"), [(1.0, CONDITION), (0.0, null(CONDITION))])
-def test_weight_1_is_the_conditional_denoiser_and_weight_0_the_unconditional(weight, condition):
-    answer, expected = (
-        Guidance(null, weight)(law(mean))(X, SIGMA, CONDITION),
-        law(mean)(X, SIGMA, condition),
-    )
-    torch.testing.assert_close(answer, expected, rtol=0, atol=1e-14)
-
-
 def test_a_guided_denoiser_is_called_twice_for_each_image_and_any_other_once():
     heard: list[tuple[Tensor, ...]] = []
 

@@ -17,7 +17,6 @@ from recombine.objectives.jepa import DiffusionJepa, Jepa, JepaObjective, Masked
 from recombine.objectives.masked import MaskedCrossEntropy
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
-from recombine.train import Weights
 from subjects import perturbed
 
 SMALL = replace(CODES, layers=3)
@@ -134,36 +133,6 @@ def test_a_step_looks_at_no_number(declared, objective, monkeypatch: pytest.Monk
         model = with_jepa.wrap(declared.build())
         average, batch = with_jepa.wrap(declared.build()), batch_of(declared, rng)
         with_jepa(model, *batch, generator=rng, average=average).backward()
-
-
-def unexplained(with_jepa: MaskedJepa, weights: Weights, seen: Tensor) -> float:
-    """The error at hidden tokens over that of a guess that is the same for all images."""
-    condition, hidden = torch.zeros(len(seen), 2, 2), torch.ones(len(seen), 4, 4).bool()
-    hidden[:, 0] = False
-    with torch.no_grad():
-        targets = with_jepa.targets(weights.average, seen, condition)
-        missed = with_jepa.missed(weights.denoiser(seen, hidden, condition), targets, hidden)
-    variance = torch.stack([state.var(0)[hidden[0].flatten()].mean() for state in targets]).mean()
-    return (missed / variance).item()
-
-
-def test_predictors_learn_what_the_average_sees(rng: torch.Generator):
-    """All tokens of an image are the same code: what is hidden can be told from what is not."""
-    with_jepa = Jepa((0, 2), weight=1.0)(MaskedCrossEntropy())
-    weights = Weights.of(with_jepa.wrap(SMALL.build()), 0.9)
-    optimizer = torch.optim.Adam(weights.denoiser.parameters(), lr=3e-3)
-    every = torch.arange(8)[:, None, None].expand(-1, 4, 4)
-    assert unexplained(with_jepa, weights, every) > 1
-    for _ in range(100):
-        seen, condition = every[torch.randint(8, (32,), generator=rng)], torch.zeros(32, 2, 2)
-        loss = with_jepa(weights.denoiser, seen, condition, generator=rng, average=weights.average)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        weights.update_average()
-    assert unexplained(with_jepa, weights, every) < 0.5
-    whole = weights.average(every, torch.zeros(8, 4, 4).bool(), torch.zeros(8, 2, 2))
-    assert target_spread(whole.states[2]).alarm is None
 
 
 @pytest.mark.parametrize("layer", [11, 8, -1])

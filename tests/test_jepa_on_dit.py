@@ -11,7 +11,6 @@ from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import LOWEST, Jepa
-from recombine.train import Step, Weights
 from subjects import perturbed
 
 SMALL = DiT(2, 4, entry=Vector(3), width=16, layers=3, heads=2)
@@ -65,24 +64,6 @@ def test_the_average_says_its_states_and_gets_no_gradient(parts):
     OBJECTIVE(model, image, told, generator=noise(), average=average).backward()
     assert all(parameter.grad is None for parameter in average.parameters())
     assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-def test_predictors_learn():
-    torch.manual_seed(0)
-    weights = Weights.of(OBJECTIVE.wrap(SMALL.build()), ema=0.9)
-    model, average = weights.denoiser, weights.average.module
-    step = Step(weights, OBJECTIVE, 1.0, noise(), average=average)
-    step.set_rate(3e-3)
-    image, told = torch.randn(32, 2, 4, 4), torch.randn(32, 3)
-
-    def missed() -> float:
-        both = OBJECTIVE(model, image, told, generator=noise(), average=average)
-        return (both - OBJECTIVE.objective(model, image, told, generator=noise())).item()
-
-    before = missed()
-    for _ in range(60):
-        step(image, told)
-    assert missed() < 0.6 * before
 
 
 def test_layers_are_counted():

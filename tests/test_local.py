@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recombine.models.local import STUDY_LOCAL, Cells, Local, Places, nearness, patchwise, windows
+from recombine.models.local import STUDY_LOCAL, Cells, Local, Places, nearness, patchwise
 from test_networks import perturbed
 
 SMALL = Local(2, 12, cells=6, window=2, width=16, blocks=1, embedding=16)
@@ -106,13 +106,6 @@ def test_a_place_on_the_far_border_belongs_to_the_last_cell(rng: torch.Generator
     network = perturbed(replace(SMALL, window=0, entry=Places(1)))
     told = network.condition(torch.tensor([[[1.0, 1.0, 1.0]]]), torch.zeros(1, 2, 12, 12))
     assert (told[0].norm(dim=-1) > 0).nonzero().tolist() == [[5, 5]]
-
-
-def test_windows_are_read_row_by_row_and_are_zero_outside():
-    grid = torch.arange(1.0, 10).reshape(1, 3, 3)
-    read = windows(grid, 1)
-    assert read[0, 1, 1].tolist() == grid.flatten().tolist()
-    assert read[0, 0, 0].tolist() == [0, 0, 0, 0, 1, 2, 0, 4, 5]
 
 
 def test_cells_outside_the_image_are_marked():

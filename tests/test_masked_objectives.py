@@ -1,7 +1,7 @@
 """What is hidden of tokens, losses that count the hidden ones alone, and what they come to."""
 
 from dataclasses import replace
-from math import e, log, pi
+from math import log, pi
 from statistics import NormalDist
 
 import pytest
@@ -265,30 +265,3 @@ def test_cross_entropy_approaches_the_entropy_of_the_law(rng: torch.Generator):
     exact = log(4) * unknown.float().mean().item()
     assert exact < 0.75
     assert exact - 0.05 < loss < exact + 0.1
-
-
-def clouds(batch: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Independent normal latents around -1 or 1 by the condition, 0.3 wide."""
-    condition = halves(batch, rng)
-    middle = (2 * condition[:, 0, 0] - 1)[:, None, None, None]
-    return middle + 0.3 * torch.randn(batch, 3, 4, 4, generator=rng), condition
-
-
-def test_a_mixture_approaches_the_entropy_of_the_law(rng: torch.Generator):
-    model = trained(MIXTURE, MaskedMixture(), clouds, 150)
-    with torch.no_grad():
-        loss = MaskedMixture()(model, *clouds(512, rng), generator=rng).item()
-    exact = log(2 * pi * e * 0.09) / 2
-    assert exact - 0.03 < loss < exact + 0.08
-
-
-def test_a_denoising_head_approaches_the_best_loss(rng: torch.Generator):
-    objective = MaskedDiffusion(draws=2, diffusion=Diffusion(-1.2, 0.5))
-    model = trained(DENOISING, objective, clouds, 150)
-    big = replace(objective, draws=8)
-    with torch.no_grad():
-        loss = big(model, *clouds(512, rng), generator=rng).item()
-    sigma = big.corrupted(torch.empty(512, 3, 4, 4), rng).noisy[1]
-    left = 0.09 * sigma**2 / (0.09 + sigma**2)
-    exact = (Diffusion().weight(sigma.flatten()) * left.flatten()).mean().item()
-    assert exact * 0.95 < loss < exact * 1.15
