@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,3 +28,13 @@ def unhooked() -> Iterator[None]:
     config.update("jaxtyping_disable", True)
     yield
     config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the toy study that nothing stopped."""
+    from toy_runs import ran
+
+    out = tmp_path_factory.mktemp("whole")
+    ran(out)
+    return out

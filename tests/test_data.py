@@ -82,14 +82,6 @@ def test_batches_made_ahead_are_the_same_batches(ahead: int):
     assert taken(resumed, 5) == taken(plain, 5)
 
 
-def test_a_batch_knows_its_scenes_and_their_numbers():
-    *_, batch = islice(Stream(Numbers(), batch=3, seed=0, process=1, processes=2), 2)
-    assert len(batch) == 3
-    assert batch.index.tolist() == [7, 9, 11]
-    assert batch.scenes.position[:, 0, 0].tolist() == [7, 9, 11]
-    assert batch.scenes.concepts[:, 0, 0].tolist() == [1, 1, 1]
-
-
 def test_the_seed_reaches_the_world():
     assert taken(Stream(Numbers(), batch=2, seed=3), 1) == [[3000, 3001]]
 

@@ -44,20 +44,17 @@ def correlated(variance: float = 1.0) -> GaussianLaw:
     return GaussianLaw(Constant(torch.zeros(1, 2, 2).double()), variance * 0.6 ** distance.double())
 
 
-def test_each_error_is_weighted_by_its_noise_level(rng: torch.Generator):
-    denoiser, loss = asked(Diffusion(sigma_data=0.4), rng)
-    weight = (denoiser.sigma**2 + 0.16) / (0.4 * denoiser.sigma) ** 2
-    torch.testing.assert_close(loss, (weight * 0.09).mean())
-
-
-def test_a_noise_error_is_the_image_error_over_the_level(rng: torch.Generator):
-    denoiser, loss = asked(StepDiffusion(SCHEDULE), rng)
-    torch.testing.assert_close(loss, (0.09 / denoiser.sigma**2).mean())
-
-
-def test_a_velocity_error_counts_noise_and_image(rng: torch.Generator):
-    denoiser, loss = asked(StepDiffusion(SCHEDULE, velocity), rng)
-    torch.testing.assert_close(loss, (0.09 * (1 + denoiser.sigma**-2)).mean())
+@pytest.mark.parametrize(
+    ("objective", "weight"),
+    [
+        (Diffusion(sigma_data=0.4), lambda sigma: (sigma**2 + 0.16) / (0.4 * sigma) ** 2),
+        (StepDiffusion(SCHEDULE), lambda sigma: sigma**-2),
+        (StepDiffusion(SCHEDULE, velocity), lambda sigma: 1 + sigma**-2),
+    ],
+)
+def test_each_error_is_weighted_by_its_noise_level(objective, weight, rng: torch.Generator):
+    denoiser, loss = asked(objective, rng)
+    torch.testing.assert_close(loss, (weight(denoiser.sigma) * 0.09).mean())
 
 
 @pytest.mark.parametrize("log_sigma", [-2.0, 0.0, 1.0])

@@ -199,20 +199,3 @@ def test_a_map_is_kept_small_and_its_largest_is_255():
 def test_settings_that_make_no_sense_are_refused(change: dict):
     with pytest.raises(ValueError, match="levels, 2 samples and 2 places or more; got Locality"):
         replace(SMALL, **change)
-
-
-def test_preparing_a_model_leaves_its_plain_call_as_it_was():
-    """Accelerate writes mixed precision into the instance; what is kept from before has none."""
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-
-    network = torch.nn.Linear(64, 64)
-    x = torch.randn(4, 64)
-    plain, exact = network.forward, network(x)
-    AcceleratorState._reset_state(reset_partial_state=True)
-    prepared = Accelerator(cpu=True, mixed_precision="bf16").prepare_model(
-        network, evaluation_mode=True
-    )
-    AcceleratorState._reset_state(reset_partial_state=True)
-    assert not torch.equal(prepared(x), exact)
-    assert torch.equal(plain(x), exact)
