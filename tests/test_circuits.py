@@ -76,14 +76,6 @@ def close(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     )
 
 
-def test_influence_in_a_linear_network_is_weight_times_distance_from_the_mean(rng):
-    net, x = Net(3, 5, bent=False), drawn(rng, 7, 3)
-    found = influence(net, layers_of(net, ["act"]), (x,), first)
-    hidden = net.hidden(x)
-    expected = (net.out.weight[0] * (hidden - hidden.mean(dim=0))).abs().mean(dim=0)
-    assert close(found, {"act": expected})
-
-
 def test_each_token_has_its_own_mean_and_its_own_gradient(rng):
     net, x = Net(3, 5, bent=False), drawn(rng, 7, 4, 3) + 10 * drawn(rng, 4, 1)
     hidden, expected = net.hidden(x), torch.zeros(5, dtype=torch.float64)

@@ -14,7 +14,6 @@ from recombine.models.tokenizer import Autoencoder
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion, Dropout
 from recombine.objectives.jepa import Jepa
-from recombine.sample.heun import Sampler
 from recombine.views import Latents, tokenizer
 
 SIDE = 3
@@ -141,16 +140,6 @@ def test_the_network_sees_vectors_of_about_unit_size_at_every_level(rng: torch.G
         x = clean + level * torch.randn(clean.shape, generator=rng)
         made(x, sigma, torch.zeros(200, 2))
     assert sizes == pytest.approx([1.0] * 3, abs=0.05)
-
-
-def test_codes_are_drawn_as_often_as_the_law_has_them(rng: torch.Generator):
-    law = torch.tensor([0.7, 0.1, 0.1, 0.1])
-    draw = Sampler(steps=18).generator(denoiser(law), (2, SIDE, SIDE), 500)
-    vectors = draw(torch.zeros(500, 2), rng).movedim(1, -1).reshape(-1, 2)
-    far = torch.cdist(vectors, Corners().vectors())
-    assert far.amin(1).quantile(0.99) < 0.02
-    shares = far.argmin(1).bincount(minlength=4) / len(far)
-    torch.testing.assert_close(shares, law, rtol=0, atol=0.03)
 
 
 def test_a_logit_depends_on_the_condition_and_on_all_noisy_vectors(rng: torch.Generator):

@@ -173,7 +173,7 @@ def test_before_training_no_cell_is_thought_to_hold_a_centre():
     assert torch.equal(answers[:, 0], torch.full((2, 16, 16), UNSURE))
 
 
-def test_every_answer_hears_a_neighbourhood_of_forty_pixels():
+def test_every_answer_depends_on_forty_pixels_around_it():
     network = Detector(widths=(4, 4, 4, 4)).build()
     for name, parameter in network.named_parameters():
         # What starts at zero would hear nothing.

@@ -74,7 +74,7 @@ def test_closed_gates_make_a_block_the_identity(rng: torch.Generator):
     assert torch.equal(Transformer(6, 2)(x, torch.zeros(2, 36)), x)
 
 
-def test_what_is_told_is_added_between_looking_and_thinking(rng: torch.Generator):
+def test_the_condition_is_added_between_attention_and_the_layers_after(rng: torch.Generator):
     block = perturbed(Transformer(6, 2, context=3), 0.2)
     assert isinstance(block.cross_attention, CrossAttention)
     x, told = torch.randn(1, 4, 6, generator=rng), torch.randn(1, 2, 3, generator=rng)

@@ -84,15 +84,6 @@ def test_levels_fall_evenly_in_their_root():
     assert Sampler(steps=1).levels().tolist() == pytest.approx([80, 0])
 
 
-def test_one_step_jumps_to_the_denoised_image():
-    start, told = torch.ones(2, 1, 2, 2), torch.tensor([0.0, 1.0])
-    (moment,) = trajectory(Pixelwise(), start, told, Sampler(steps=1))
-    torch.testing.assert_close(moment.x, moment.denoised, rtol=0, atol=1e-5)
-    torch.testing.assert_close(
-        moment.denoised, Pixelwise()(80 * start, torch.full((2,), 80.0), told)
-    )
-
-
 def test_every_step_can_be_watched():
     start, told = torch.ones(2, 1, 2, 2), torch.zeros(2)
     sampler = Sampler(steps=6)
@@ -212,7 +203,7 @@ def test_missing_seeds_and_wrong_shapes_are_named():
         next(trajectory(lambda x, *_: x[:, 0], start, told))
 
 
-def test_the_watcher_hears_of_every_step_of_every_batch(rng: torch.Generator):
+def test_every_step_of_every_batch_is_watched(rng: torch.Generator):
     heard: list[tuple[float, int]] = []
 
     def denoiser(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:

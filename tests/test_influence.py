@@ -246,7 +246,7 @@ def test_a_radius_is_the_smallest_that_holds_the_share(share: float, radius: int
 # Bad input
 
 
-def test_bad_input_is_denoised_images_in_one_clear_line(rng: torch.Generator):
+def test_bad_input_is_refused_in_one_clear_line(rng: torch.Generator):
     x, condition = drawn(rng), silence()
 
     def cut(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:

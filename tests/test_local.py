@@ -70,7 +70,7 @@ def test_one_pass_equals_the_network_applied_patch_by_patch(window, entry, rng):
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 5])
-def test_a_place_is_heard_where_its_cell_is_in_the_window(window: int, rng: torch.Generator):
+def test_a_place_changes_the_cells_whose_window_holds_it(window: int, rng: torch.Generator):
     declared = replace(SMALL, window=window, entry=Places(3))
     network, (x, clock, condition) = perturbed(declared), asked(declared, rng)
     row, column = 1, 4
@@ -82,7 +82,7 @@ def test_a_place_is_heard_where_its_cell_is_in_the_window(window: int, rng: torc
     assert torch.equal(heard, inside(declared, (row, column)).expand(2, -1, -1))
 
 
-def test_a_place_is_heard_relative_to_the_cell(rng: torch.Generator):
+def test_a_place_is_read_relative_to_the_cell(rng: torch.Generator):
     """Two cells with the same place at the same offset are told the same."""
     network = perturbed(replace(SMALL, entry=Places(1)))
     x, place = torch.zeros(1, 2, 12, 12), torch.tensor([[[0.4, 0.3, 1.0]]])
@@ -160,7 +160,7 @@ def test_nearer_cells_come_first_and_equally_near_ones_row_by_row():
 
 
 @pytest.mark.parametrize("entry", NEAREST)
-def test_who_hears_the_nearest_alone_is_deaf_to_the_next(entry, rng):
+def test_a_cell_conditioned_on_the_nearest_ignores_the_next(entry, rng):
     """Told of (2, 2) and of (2, 4): cells nearer to one hear what they would hear of it alone."""
     declared = replace(SMALL, entry=entry)
     network, whole = perturbed(declared), perturbed(replace(declared, entry=type(entry)()))
@@ -183,7 +183,7 @@ def test_who_hears_the_nearest_alone_is_deaf_to_the_next(entry, rng):
         )
 
 
-def test_one_told_cell_is_heard_as_by_who_hears_the_whole_window(rng):
+def test_of_one_marked_cell_the_nearest_is_the_whole_window(rng):
     x, clock, _ = asked(SMALL, rng)
     one = torch.zeros(2, 6, 6)
     one[:, 3, 1] = 1

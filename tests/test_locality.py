@@ -312,7 +312,7 @@ def test_the_ablations_of_some_images_keep_their_order(rng: torch.Generator):
     assert torch.equal(some.moved, whole.moved[:, [3, 1]])
 
 
-def test_bad_input_is_answered_in_one_clear_line():
+def test_bad_input_is_refused_in_one_clear_line():
     x, condition = scene()
     good = ablated(condition)
     outside = replace(good, place=good.place + 1)

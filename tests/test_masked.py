@@ -52,7 +52,7 @@ def test_what_stands_where_a_token_is_hidden_does_not_matter(declared, rng: torc
 
 
 @each_model
-def test_what_is_not_told_does_not_spoil_gradients(declared, rng: torch.Generator):
+def test_hidden_tokens_and_absent_factors_do_not_spoil_gradients(declared, rng: torch.Generator):
     model, condition = perturbed(declared.build(), 0.2), conditions(3, rng)
     condition[:, 0] = torch.tensor([float("nan"), 0])
     tokens = tokens_of(declared, 3, rng)
@@ -79,7 +79,7 @@ def test_states_are_the_image_tokens_after_each_layer(declared: Masked, rng: tor
         assert torch.equal(state, x[:, before:])
 
 
-def test_what_steers_is_heard_in_every_layer(rng: torch.Generator):
+def test_adaln_changes_every_layer_by_its_own_numbers(rng: torch.Generator):
     model, tokens = perturbed(ADALN.build(), 0.2), tokens_of(ADALN, 1, rng)
     hidden, condition = torch.ones(1, 4, 4).bool(), conditions(1, rng)
     kept = model(tokens, hidden, condition)
@@ -112,7 +112,7 @@ def test_a_row_whose_flag_is_zero_says_nothing(declared: Masked, rng: torch.Gene
     assert not torch.allclose(said([1, 1], [0, 1]), said([2, 1], [0, 1]))
 
 
-def test_the_head_hears_its_token_and_no_other(rng: torch.Generator):
+def test_the_head_depends_on_its_token_and_no_other(rng: torch.Generator):
     model = perturbed(DENOISING.build(), 0.2)
     tokens, condition = tokens_of(DENOISING, 2, rng), conditions(2, rng)
     hidden = torch.ones(2, 4, 4, dtype=torch.bool)
@@ -126,7 +126,7 @@ def test_the_head_hears_its_token_and_no_other(rng: torch.Generator):
         torch.testing.assert_close(predicted.denoised[place], alone)
 
 
-def test_the_head_hears_its_noise_level_and_its_vector(rng: torch.Generator):
+def test_the_head_depends_on_its_noise_level_and_its_vector(rng: torch.Generator):
     inside = perturbed(DENOISING.build(), 0.2).head.network
     x, vector = torch.randn(2, 3, generator=rng), torch.randn(2, 32, generator=rng)
     clock = torch.tensor([0.1, 0.2])

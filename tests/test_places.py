@@ -81,7 +81,7 @@ def test_an_object_outside_the_image_is_left_out(encode: EncodesPlaces, outside:
     assert encode.requested(place, present)[1].tolist() == [[True, False]]
 
 
-def test_two_objects_in_one_cell_are_told_as_one():
+def test_two_objects_in_one_cell_are_requested_as_one():
     place = torch.tensor([[[0.01, 0.02], [0.9, 0.1], [0.03, 0.05], [0.04, 0.04]]])
     present = torch.tensor([[True, True, True, False]])
     assert Grid(4).at(place, present).sum() == 2
@@ -93,7 +93,7 @@ def test_two_objects_in_one_cell_are_told_as_one():
 
 
 @pytest.mark.parametrize("encode", ENCODERS)
-def test_told_places_tell_the_same(encode: EncodesPlaces, scenes: Scenes):
+def test_requested_places_give_the_same_condition(encode: EncodesPlaces, scenes: Scenes):
     place, present = places(scenes)[0], scenes.present
     again = encode.at(*encode.requested(place, present))
     torch.testing.assert_close(again.sum(dim=1), encode.at(place, present).sum(dim=1))
@@ -124,7 +124,7 @@ def test_every_object_is_first_equally_often(scenes: Scenes):
 
 
 @pytest.mark.parametrize("encode", ENCODERS)
-def test_what_is_told_decides_what_is_written(encode: EncodesPlaces, scenes: Scenes):
+def test_what_is_selected_decides_what_is_encoded(encode: EncodesPlaces, scenes: Scenes):
     rng = torch.Generator().manual_seed(3)
     silent = Conditioner(no_object, encode)(scenes, rng)
     assert not silent.any()

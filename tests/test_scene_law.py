@@ -21,7 +21,7 @@ def labelled_scenes(sigma: float, count: int, rng: torch.Generator) -> tuple[Ten
     return x, torch.full((count,), sigma, dtype=torch.float64), told, present.double()
 
 
-def test_told_everything_cells_do_not_listen_to_each_other(rng: torch.Generator):
+def test_with_all_objects_marked_cells_do_not_depend_on_each_other(rng: torch.Generator):
     """T5 of the fact sheet, law of experiment 1."""
     law = scene_law((CELLS,), marks_all)
     for sigma in (0.3, 1.0, 3.0):
@@ -31,7 +31,7 @@ def test_told_everything_cells_do_not_listen_to_each_other(rng: torch.Generator)
 
 
 @pytest.mark.parametrize("cells", [6, 16])
-def test_being_told_of_one_object_speaks_against_all_others(cells: int):
+def test_one_marked_object_speaks_against_all_others(cells: int):
     """Section 5.1 item 8 of the fact sheet: the leak per other cell is -1 / (cells - 1)."""
     law = scene_law((cells,), marks_one)
     told = torch.eye(cells, dtype=torch.float64)[:2]

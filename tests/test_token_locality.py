@@ -87,7 +87,7 @@ def test_the_influence_on_a_weighed_sum_is_the_weight_times_the_change(rng):
 
 
 @pytest.mark.parametrize("reach", [1, 2])
-def test_a_model_that_hears_only_neighbours_is_local_from_its_own_reach_on(rng, reach):
+def test_a_model_that_depends_on_neighbours_is_local_from_its_own_reach_on(rng, reach):
     kernel = torch.ones(2 * reach + 1, 2 * reach + 1)
     (tokens, other), hidden = latents(rng), half(rng)
     influence = token_influence(smoothed(kernel), tokens, hidden, unconditional(), other)

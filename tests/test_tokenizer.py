@@ -120,7 +120,7 @@ def test_the_nearest_code_is_chosen_as_by_looking_at_all():
         assert torch.equal(vectors[each, :, row, column], network.codebook[ids[each, row, column]])
 
 
-def test_codes_that_bf16_cannot_tell_apart_are_told_apart():
+def test_codes_that_are_equal_in_bf16_stay_different():
     network = SMALL.build()
     with torch.no_grad():
         network.codebook.copy_(1 + torch.arange(16)[:, None] / 512)

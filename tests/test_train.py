@@ -94,7 +94,7 @@ def test_the_wrapped_denoiser_is_the_one_that_is_called():
     assert called == ["outer", "inner"]
 
 
-def test_the_loop_counts_from_where_it_is_told_and_takes_no_batch_too_many():
+def test_the_loop_counts_from_its_first_step_and_takes_no_batch_too_many():
     given = batches()
     steps = train(step_of(Weights.of(network(), EMA)), given, rate, range(5, 8))
     assert [taken.index for taken in steps] == [5, 6, 7]
@@ -138,19 +138,6 @@ def test_a_draw_that_cannot_be_shared_says_so():
         torch.multinomial(torch.ones(3), 1, generator=torch.Generator())
 
 
-def test_shares_of_the_loss_average_to_the_loss_of_all():
-    image, condition = next(batches(8))
-    objective, losses = Diffusion(), []
-    rng = torch.Generator().manual_seed(0)
-    whole = objective(network(), image, condition, generator=rng)
-    for process in range(2):
-        rng = torch.Generator().manual_seed(0)
-        with SharedDraws(process, 2):
-            part = slice(process, None, 2)
-            losses.append(objective(network(), image[part], condition[part], generator=rng))
-    torch.testing.assert_close(sum(losses) / 2, whole)
-
-
 def test_memory_and_step_time_stay_flat_over_a_thousand_steps():
     statistics = Path("/proc/self/statm")
     if not statistics.exists():
@@ -180,7 +167,7 @@ def test_a_network_for_points_names_a_condition_that_does_not_fit():
         MLP(width=0)
 
 
-def test_a_network_for_points_hears_the_noise_level_and_the_condition():
+def test_a_network_for_points_depends_on_noise_level_and_condition():
     layers = network().network
     x, clock, condition = torch.ones(1, 2, 1, 1), torch.zeros(1), torch.zeros(1, 2)
     answer = layers(x, clock, condition)

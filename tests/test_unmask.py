@@ -84,7 +84,7 @@ class Pair:
         return Predicted(law.log()[:, None, None].expand(-1, *hidden.shape[1:], -1), ())
 
 
-def test_what_is_revealed_is_heard_in_the_next_step():
+def test_the_next_step_depends_on_what_is_revealed():
     # Four tokens in eight steps: 3, 3, 3, 2, 2, 1, 0, 0 are left, never two revealed at once.
     sampler = Unmask(steps=8, noise=ANY_ORDER)
     assert [sampler.left(step, 4) for step in range(9)] == [4, 3, 3, 3, 2, 2, 1, 0, 0]
@@ -312,7 +312,7 @@ def test_samples_have_no_history(declared: Masked):
     assert not any(state.requires_grad for state in asked)
 
 
-def test_nobody_asked_for_is_nobody_drawn():
+def test_no_condition_draws_no_sample():
     draw = Unmask().generator(Product(chances()), (2, 2))
     assert draw(CONDITION[:0], torch.Generator()).shape == (0, 2, 2)
 

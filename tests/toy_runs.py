@@ -26,13 +26,9 @@ def toy(seed: int = 0, **changes: object) -> Plan:
     return replace(plan, declared=replace(plan.trained, **cell_changes))
 
 
-def settings(out: Path, watch: run.Watch = lambda step, loss: None) -> run.Settings:
-    return run.Settings(out, SAVE_EVERY, watch=watch)
-
-
 def ran(out: Path, plan: Plan | None = None, **how: run.Watch) -> Kept:
     machine = run.machine(torch.device("cpu"))
-    (found,) = run.together([plan or toy()], machine, [settings(out, **how)])
+    (found,) = run.together([plan or toy()], machine, [run.Settings(out, SAVE_EVERY, **how)])
     assert found is not None
     return found
 
