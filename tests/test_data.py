@@ -82,10 +82,6 @@ def test_batches_made_ahead_are_the_same_batches(ahead: int):
     assert taken(resumed, 5) == taken(plain, 5)
 
 
-def test_the_seed_reaches_the_world():
-    assert taken(Stream(Numbers(), batch=2, seed=3), 1) == [[3000, 3001]]
-
-
 def test_resuming_leaves_the_first_stream_where_it_was():
     stream = Stream(Numbers(), batch=1, seed=0)
     stream.resumed({**stream.state(), "step": 9})

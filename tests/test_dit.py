@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recombine.models.blocks import Attention, CrossAttention, Transformer, attended, head_width
-from recombine.models.dit import STUDY_DIT, DiT
+from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from subjects import perturbed
 
@@ -123,13 +123,6 @@ def test_patches_are_channels_of_a_coarser_image(rng: torch.Generator):
     x, clock, condition = torch.randn(2, 2, 8, 8, generator=rng), torch.ones(2), torch.ones(2, 3)
     expected = F.pixel_shuffle(twin(F.pixel_unshuffle(x, 2), clock, condition), 2)
     torch.testing.assert_close(network(x, clock, condition), expected)
-
-
-def test_the_study_transformer_has_8_layers_of_width_192_on_49_tokens():
-    with torch.device("meta"):
-        network = STUDY_DIT.build()
-    assert network.where.shape == (49, 192)
-    assert len(network.blocks) == 8
 
 
 def test_heads_share_a_width_evenly():

@@ -20,7 +20,6 @@ from recombine.measure.factorization import (
     score_of_features,
 )
 from recombine.models import laws
-from recombine.models.projection import KnownLaw
 
 PAIRS = Blocks(torch.tensor([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0]]).bool())
 
@@ -32,12 +31,6 @@ def linear(pixels: Tensor, given: Tensor):
         return (x.flatten(1) @ pixels.mT + condition @ given.mT).reshape(x.shape)
 
     return score
-
-
-def points(known: KnownLaw, sigma: float, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    given = known.conditions
-    x = 2 * torch.randn(len(given), known.blocks.shape[1], generator=rng, dtype=torch.float64)
-    return x, torch.full((len(given),), sigma, dtype=torch.float64), given
 
 
 def test_parts_are_the_conditioned_blocks_and_all_the_rest():

@@ -257,9 +257,3 @@ def test_a_leaking_number_of_objects_is_named(count: int, split: CountSplit):
     stream = in_batches(concatenate([seen, seen, leaking, seen]), 2, 2)
     with pytest.raises(ValueError, match=f"scene 2 .* {count} objects .* split {split.name}"):
         list(leaks(stream, split))
-
-
-def test_seen_numbers_of_objects_pass():
-    anything = of(CIRCLES, *[("red", "big")] * 4)
-    counts = [replace(anything, present=torch.arange(4)[None] < count) for count in (1, 2, 3)]
-    assert len(list(leaks(in_batches(concatenate(counts), 3), COUNT_1_3))) == 1
