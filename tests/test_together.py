@@ -13,7 +13,6 @@ from recombine import __main__ as command_line
 from recombine import checkpoint, run, studies
 from recombine.measure.subject import Findings
 from recombine.run import Plan, session, state
-from recombine.run.model import Model
 
 STEPS = 12
 FIRST, SECOND, *_ = studies.load("toy").cells
@@ -91,17 +90,17 @@ def test_ctrl_c_saves_all_of_them_and_the_same_command_goes_on(
 
 def test_the_times_of_a_group_add_up_to_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Of a clock that only looks and measurements move: ten seconds each, and seven."""
-    now, measure = [0.0], Model.found
+    now, measure = [0.0], session.Session._measured
 
     def watch(step: int, loss: float) -> None:
         now[0] += 10
 
-    def measured(*arguments: Any) -> Findings:
+    def measured(*arguments: Any) -> list[Findings]:
         now[0] += 7
         return measure(*arguments)
 
     monkeypatch.setattr(session.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(Model, "found", measured)
+    monkeypatch.setattr(session.Session, "_measured", measured)
     seconds = ran(tmp_path, plans(), watch)
     # Looks at 5, 10 and 12 of two runs, at 5 and 8 of the third, and a measurement of each.
     assert now[0] == 8 * 10 + 3 * 7
