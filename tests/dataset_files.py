@@ -10,15 +10,13 @@ from PIL import Image
 
 from recombine.scene import Concepts, Factor, Scenes
 
-COLUMNS_40 = [
-    "5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs",
-    "Big_Lips", "Big_Nose", "Black_Hair", "Blond_Hair", "Blurry", "Brown_Hair", "Bushy_Eyebrows",
-    "Chubby", "Double_Chin", "Eyeglasses", "Goatee", "Gray_Hair", "Heavy_Makeup",
-    "High_Cheekbones", "Male", "Mouth_Slightly_Open", "Mustache", "Narrow_Eyes", "No_Beard",
-    "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline", "Rosy_Cheeks", "Sideburns",
-    "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Hat",
-    "Wearing_Lipstick", "Wearing_Necklace", "Wearing_Necktie", "Young",
-]  # fmt: skip
+COLUMNS_40 = """
+5_o_Clock_Shadow Arched_Eyebrows Attractive Bags_Under_Eyes Bald Bangs Big_Lips Big_Nose Black_Hair
+Blond_Hair Blurry Brown_Hair Bushy_Eyebrows Chubby Double_Chin Eyeglasses Goatee Gray_Hair
+Heavy_Makeup High_Cheekbones Male Mouth_Slightly_Open Mustache Narrow_Eyes No_Beard Oval_Face
+Pale_Skin Pointy_Nose Receding_Hairline Rosy_Cheeks Sideburns Smiling Straight_Hair Wavy_Hair
+Wearing_Earrings Wearing_Hat Wearing_Lipstick Wearing_Necklace Wearing_Necktie Young
+"""
 FACES = [
     {"Male", "Smiling", "Black_Hair"},
     {"Smiling", "Blond_Hair", "Young"},
@@ -53,11 +51,12 @@ def write_celeba(folder: Path, faces: Sequence[set[str]] = FACES) -> Path:
     """Write faces with these marks, each of one grey."""
     images = folder / "img_align_celeba"
     images.mkdir(parents=True)
-    rows = [str(len(faces)), " ".join(COLUMNS_40) + " "]
+    columns = COLUMNS_40.split()
+    rows = [str(len(faces)), " ".join(columns) + " "]
     for number, marked in enumerate(faces):
         name = f"{number + 1:06d}.jpg"
         Image.new("RGB", (178, 218), (grey(number),) * 3).save(images / name)
-        marks = " ".join(" 1" if column in marked else "-1" for column in COLUMNS_40)
+        marks = " ".join(" 1" if column in marked else "-1" for column in columns)
         rows.append(f"{name} {marks}")
     (folder / "list_attr_celeba.txt").write_text("\n".join(rows) + "\n")
     return folder
@@ -146,25 +145,20 @@ def _clevr_scene(part: str, number: int, places: list[tuple[float, float]]) -> d
                 "pixel_coords": [round(240 + across), round(160 - along), float(gap @ forward)],
             }
         )
-    flat = [axis * [1, 1, 0] / np.linalg.norm(axis * [1, 1, 0]) for axis in (right, forward)]
+    across, along = (
+        axis * [1, 1, 0] / np.linalg.norm(axis * [1, 1, 0]) for axis in (right, forward)
+    )
+    ways = {"right": across, "left": -across, "behind": along, "front": -along}
+    heights = {"above": [0.0, 0.0, 1.0], "below": [-0.0, -0.0, -1.0]}
     return {
         "split": part,
         "image_index": number,
         "image_filename": f"CLEVR_{part}_{number:06d}.png",
         "objects": objects,
-        "directions": {
-            "right": flat[0].tolist(),
-            "left": (-flat[0]).tolist(),
-            "behind": flat[1].tolist(),
-            "front": (-flat[1]).tolist(),
-            "above": [0.0, 0.0, 1.0],
-            "below": [-0.0, -0.0, -1.0],
-        },
+        "directions": {**{name: axis.tolist() for name, axis in ways.items()}, **heights},
         "relationships": {
-            "right": [_beyond(places, each, flat[0]) for each in range(len(places))],
-            "left": [_beyond(places, each, -flat[0]) for each in range(len(places))],
-            "behind": [_beyond(places, each, flat[1]) for each in range(len(places))],
-            "front": [_beyond(places, each, -flat[1]) for each in range(len(places))],
+            name: [_beyond(places, each, axis) for each in range(len(places))]
+            for name, axis in ways.items()
         },
     }
 

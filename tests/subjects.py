@@ -1,4 +1,4 @@
-"""Trained models as measurements see them, put together by hand."""
+"""Trained models, put together by hand, as measurements and samplers see them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recombine import zoo
 from recombine.condition import Conditioner
@@ -49,3 +49,11 @@ class Model:
 
     def watch(self, done: float, total: int) -> None:
         self.watched.append((done, total))
+
+
+def perturbed(module: nn.Module, by: float = 0.1) -> nn.Module:
+    """Move every weight, as training would: fresh networks have layers of zeros."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += by * torch.randn_like(parameter)
+    return module

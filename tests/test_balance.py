@@ -40,7 +40,7 @@ def test_weights_are_those_of_a_loop_over_cells(reach: int):
     torch.testing.assert_close(weight.mean(dim=(1, 2, 3)), torch.ones(8))
 
 
-def test_nothing_told_and_everything_heard_are_not_weighed():
+def test_no_object_and_objects_everywhere_are_not_weighed():
     grid = torch.zeros(2, CELLS, CELLS)
     grid[1] = 1
     assert (Windows(CELLS, REACH)(grid, torch.zeros(2, 3, 12, 12)) == 1).all()

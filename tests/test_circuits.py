@@ -9,9 +9,7 @@ from recombine.measure.circuits import (
     SHARE,
     by_composition,
     by_head,
-    changed,
     influences,
-    mean_activations,
     overlaps,
     polysemanticity,
 )
@@ -50,46 +48,8 @@ def layers_of(net: nn.Module, names: list[str]) -> dict[str, nn.Module]:
     return {name: net.get_submodule(name) for name in names}
 
 
-def patched_influences(model, layers, inputs, target, at_once: int = 64) -> dict[str, Tensor]:
-    """The naive twin: how far the target moves if a neuron, at one token, is set to its mean.
-
-    Where the target is linear in every single neuron, it is exactly the same.
-    """
-    parts = [
-        tuple(each[rows] for each in inputs) for rows in torch.arange(len(inputs[0])).split(at_once)
-    ]
-
-    @torch.no_grad()
-    def targets(change) -> Tensor:
-        found = []
-        for part in parts:
-            with changed(layers, change):
-                found.append(target(model(*part), *part))
-        return torch.cat(found)
-
-    whole, found = targets(lambda _, activation: activation), {}
-    for layer, mean in mean_activations(model, layers, parts).items():
-        moved = []
-        for place in range(mean.numel()):
-
-            def patched(name: str, activation: Tensor, at=(layer, place), mean=mean) -> Tensor:
-                each = activation.flatten(1).clone()
-                if name == at[0]:
-                    each[:, at[1]] = mean.flatten()[at[1]]
-                return each.view_as(activation)
-
-            moved.append((targets(patched) - whole).abs())
-        each = torch.stack(moved, dim=1).unflatten(1, mean.shape)
-        found[layer] = each.mean(dim=1) if each.dim() == 3 else each
-    return found
-
-
 def influence(*call) -> dict[str, Tensor]:
     return {name: each.mean(dim=0) for name, each in influences(*call).items()}
-
-
-def patched_influence(*call) -> dict[str, Tensor]:
-    return {name: each.mean(dim=0) for name, each in patched_influences(*call).items()}
 
 
 def most(influence: dict[str, Tensor], share: float = SHARE) -> set[tuple[str, int]]:
@@ -116,14 +76,6 @@ def close(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     )
 
 
-def test_influence_in_a_linear_network_is_weight_times_distance_from_the_mean(rng):
-    net, x = Net(3, 5, bent=False), drawn(rng, 7, 3)
-    found = influence(net, layers_of(net, ["act"]), (x,), first)
-    hidden = net.hidden(x)
-    expected = (net.out.weight[0] * (hidden - hidden.mean(dim=0))).abs().mean(dim=0)
-    assert close(found, {"act": expected})
-
-
 def test_each_token_has_its_own_mean_and_its_own_gradient(rng):
     net, x = Net(3, 5, bent=False), drawn(rng, 7, 4, 3) + 10 * drawn(rng, 4, 1)
     hidden, expected = net.hidden(x), torch.zeros(5, dtype=torch.float64)
@@ -141,25 +93,11 @@ def test_influence_before_and_after_a_relu_has_its_closed_form(rng):
     after, weight = before.clamp(min=0), net.out.weight[0]
     layers = layers_of(net, ["act", "out"])
     slope = weight * (before > 0)
-    at_mean = before.mean(dim=0).clamp(min=0)
     above = (weight * (after - after.mean(dim=0))).abs().mean(dim=0)
     assert close(
         influence(net, layers, (x,), first),
         {"act": (slope * (before - before.mean(dim=0))).abs().mean(dim=0), "out": above},
     )
-    assert close(
-        patched_influence(net, layers, (x,), first),
-        {"act": (weight * (after - at_mean)).abs().mean(dim=0), "out": above},
-    )
-
-
-@pytest.mark.parametrize("tokens", [(), (3,)])
-def test_patching_agrees_with_the_gradient_in_a_deep_linear_network(rng, tokens):
-    net = nn.Sequential(Net(3, 5, bent=False), nn.Linear(2, 4), Net(4, 6, bent=False)).double()
-    layers = layers_of(net, ["0.act", "1", "2.hidden", "2.act"])
-    call = (net, layers, (drawn(rng, 7, *tokens, 3),), weighed if tokens else first)
-    assert close(influence(*call), patched_influence(*call))
-    assert influence(*call)["0.act"].min() > 0
 
 
 def test_the_target_may_look_at_inputs_that_the_network_does_not(rng):
@@ -173,12 +111,11 @@ def test_the_target_may_look_at_inputs_that_the_network_does_not(rng):
     assert close(found, {"act": away.abs().mean(dim=0)})
 
 
-@pytest.mark.parametrize("how", [influences, patched_influences])
-def test_neither_the_order_of_inputs_nor_how_many_go_at_once_matters(rng, how):
+def test_neither_the_order_of_inputs_nor_how_many_go_at_once_matters(rng):
     net, x = Net(3, 5), drawn(rng, 7, 3)
     layers, order = layers_of(net, ["act", "out"]), torch.randperm(7, generator=rng)
-    rows = how(net, layers, (x,), first)
-    shuffled = how(net, layers, (x[order],), first, 3)
+    rows = influences(net, layers, (x,), first)
+    shuffled = influences(net, layers, (x[order],), first, 3)
     assert close({name: each[order] for name, each in rows.items()}, shuffled)
 
 
@@ -195,27 +132,24 @@ def test_a_network_is_left_as_it_was(rng, mode):
     assert not net.act._forward_pre_hooks
     assert not net.out._forward_pre_hooks
     assert all(weight.grad is None for weight in net.parameters())
-    assert not patched_influence(net, layers, (x,), first)["act"].requires_grad
 
 
 def test_a_neuron_that_never_changes_has_exactly_no_influence(rng):
     net = Net(3, 5, bent=False).float()
     net.hidden.weight.data[1], net.hidden.bias.data[1] = 0, 0.1
     x = drawn(rng, 7, 3).float()
-    for how in (influence, patched_influence):
-        found = how(net, layers_of(net, ["act"]), (x,), first)
-        assert found["act"][1] == 0
-        assert most(found, 1.0) == {("act", neuron) for neuron in (0, 2, 3, 4)}
+    found = influence(net, layers_of(net, ["act"]), (x,), first)
+    assert found["act"][1] == 0
+    assert most(found, 1.0) == {("act", neuron) for neuron in (0, 2, 3, 4)}
 
 
 def test_a_layer_that_the_target_does_not_depend_on_has_no_influence(rng):
     net, x = Net(3, 5), drawn(rng, 7, 3)
     other = nn.Linear(3, 2, dtype=torch.float64)
     layers = {"act": net.act, "other": other}
-    for how in (influence, patched_influence):
-        found = how(lambda x: (net(x), other(x))[0], layers, (x,), first)
-        assert found["other"].tolist() == [0, 0, 0]
-        assert found["act"].max() > 0
+    found = influence(lambda x: (net(x), other(x))[0], layers, (x,), first)
+    assert found["other"].tolist() == [0, 0, 0]
+    assert found["act"].max() > 0
 
 
 def test_heads_of_a_transformer_are_groups_of_neurons(rng):

@@ -240,26 +240,6 @@ def test_layers_may_be_chosen():
         compared_layers(subject_of(MASKGIT), (0, 2))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_quality_of_a_prediction_is_minus_the_loss_of_an_image(kind: str):
-    model, objective = untrained(KINDS[kind]), KINDS[kind].objective
-    tokens, condition = rendered(subject_of(KINDS[kind], model), BINARY.compositions, 1, 3)
-    hidden = half_hidden(8, 7, noise())
-    hidden[0, 0] = True
-    noisy = objective.noisy_tokens(tokens, noise())
-    with torch.no_grad():
-        answer = model(tokens, hidden, condition, *noisy)
-        found = objective.prediction_quality(answer, tokens, hidden, *noisy)
-        whole = objective.corrupted(tokens, noise())
-        for image in range(8):
-            one = slice(image, image + 1)
-            mine = tuple(each[one] for each in noisy)
-            answer = model(tokens[one], hidden[one], condition[one], *mine)
-            query = whole._replace(hidden=hidden[one], noisy=mine)
-            exact = -objective.loss(answer, tokens[one], query)
-            torch.testing.assert_close(found[image], exact, rtol=1e-4, atol=1e-5)
-
-
 def test_tokens_and_conditions_are_of_the_composition():
     tokens, condition = rendered(subject_of(MASKGIT), BINARY.compositions, 2, 5)
     values = condition[::2, :, :-1].argmax(-1)

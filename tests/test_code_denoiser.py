@@ -10,13 +10,10 @@ from recombine.models.blocks import closeness
 from recombine.models.code_denoiser import CodeDenoiser, CodeDenoiserModule
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-from recombine.models.gaussian import Constant
-from recombine.models.mixture import MixtureLaw
 from recombine.models.tokenizer import Autoencoder
 from recombine.objectives.codes import CodeDiffusion
 from recombine.objectives.diffusion import Diffusion, Dropout
 from recombine.objectives.jepa import Jepa
-from recombine.sample.heun import Sampler
 from recombine.views import Latents, tokenizer
 
 SIDE = 3
@@ -75,18 +72,6 @@ def test_logits_that_know_the_law_make_the_exact_denoiser(law: Tensor | None, rn
     torch.testing.assert_close(guess, mean.float(), rtol=1e-4, atol=1e-5)
 
 
-def test_it_agrees_with_the_exact_mixture_of_narrow_gaussians(rng: torch.Generator):
-    """The law of laws here: a mixture whose components are the codes."""
-    x, sigma = torch.randn(50, 2, generator=rng).double(), torch.full((50,), 0.7).double()
-    law = MixtureLaw(
-        Constant(LAW.double().log()), Constant(Corners().vectors().double()), 1e-10 * torch.eye(2)
-    )
-    spread = x[:, :, None, None].expand(-1, -1, SIDE, SIDE).float()
-    guess = denoiser(LAW)(spread, sigma.float(), torch.zeros(50, 2))
-    expected = law(x, sigma, torch.zeros(50, 1)).float()
-    torch.testing.assert_close(guess[:, :, 1, 2], expected, rtol=1e-4, atol=1e-5)
-
-
 def test_its_surprise_is_that_of_the_true_code(rng: torch.Generator):
     ids, clean = drawn(LAW, 3, rng)
     sigma = torch.tensor([0.2, 1.0, 5.0])
@@ -94,34 +79,6 @@ def test_its_surprise_is_that_of_the_true_code(rng: torch.Generator):
     nats = denoiser(LAW)(x, sigma, torch.zeros(3, 2), clean)
     expected = -posterior(x, sigma, LAW).gather(1, ids[:, None])[:, 0].log()
     torch.testing.assert_close(nats, expected.float(), rtol=1e-3, atol=1e-4)
-
-
-def test_under_much_noise_the_surprise_is_the_entropy_of_the_law_and_under_none_it_is_nothing(
-    rng: torch.Generator,
-):
-    _, clean = drawn(LAW, 4_000, rng)
-    told = torch.zeros(4_000, 2)
-    for level, expected in ((1e4, -(LAW * LAW.log()).sum().item()), (0.05, 0.0)):
-        sigma = torch.full((4_000,), level)
-        x = clean + level * torch.randn(clean.shape, generator=rng)
-        with torch.no_grad():
-            nats = denoiser(LAW)(x, sigma, told, clean).mean().item()
-        assert nats == pytest.approx(expected, abs=0.02)
-
-
-def test_no_other_belief_has_a_smaller_loss_than_the_truth(rng: torch.Generator):
-    _, clean = drawn(LAW, 2_000, rng)
-    told = torch.zeros(2_000, 2)
-    beliefs = [LAW, torch.tensor([0.25] * 4), torch.tensor([0.2, 0.2, 0.2, 0.4]), LAW.flip(0)]
-    for cross_entropy in (True, False):
-        losses = []
-        for belief in beliefs:
-            with torch.no_grad():
-                again = torch.Generator().manual_seed(3)
-                loss = CodeDiffusion(cross_entropy)(denoiser(belief), clean, told, generator=again)
-            losses.append(loss.item())
-        assert losses[0] == min(losses)
-        assert losses[1] > losses[0] * 1.005
 
 
 def test_losses_draw_the_same_and_weigh_levels_as_declared(rng: torch.Generator):
@@ -183,16 +140,6 @@ def test_the_network_sees_vectors_of_about_unit_size_at_every_level(rng: torch.G
         x = clean + level * torch.randn(clean.shape, generator=rng)
         made(x, sigma, torch.zeros(200, 2))
     assert sizes == pytest.approx([1.0] * 3, abs=0.05)
-
-
-def test_codes_are_drawn_as_often_as_the_law_has_them(rng: torch.Generator):
-    law = torch.tensor([0.7, 0.1, 0.1, 0.1])
-    draw = Sampler(steps=18).generator(denoiser(law), (2, SIDE, SIDE), 500)
-    vectors = draw(torch.zeros(500, 2), rng).movedim(1, -1).reshape(-1, 2)
-    far = torch.cdist(vectors, Corners().vectors())
-    assert far.amin(1).quantile(0.99) < 0.02
-    shares = far.argmin(1).bincount(minlength=4) / len(far)
-    torch.testing.assert_close(shares, law, rtol=0, atol=0.03)
 
 
 def test_a_logit_depends_on_the_condition_and_on_all_noisy_vectors(rng: torch.Generator):

@@ -9,9 +9,7 @@ from recombine.measure.composition import Composition, accuracies
 from recombine.measure.subject import SumsUp
 from recombine.measurement import Measurement
 from recombine.scene import Concepts, compositions, concept_rows
-from recombine.worlds.circles import CIRCLES
 from recombine.worlds.shapes2d import BINARY
-from recombine.worlds.shapes3d import SHAPES3D_240
 
 EVERY = compositions(BINARY.factors)
 TRUE = dict(zip(EVERY, concept_rows(BINARY.factors, EVERY), strict=True))
@@ -91,8 +89,3 @@ def test_a_curve_is_summed_up():
 def test_a_split_with_an_empty_level_is_refused(left_out: tuple[Concepts, ...], words: str):
     with pytest.raises(ValueError, match=f"{words}$"):
         Composition(replace(BINARY, left_out=left_out))
-
-
-def test_levels_without_a_gap_are_not():
-    for split in (BINARY, CIRCLES, SHAPES3D_240, replace(BINARY, left_out=BINARY.at(2))):
-        Composition(split)

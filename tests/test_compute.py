@@ -138,12 +138,6 @@ def test_wrong_use_is_one_line(words: list[str], named: str, capsys, tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cell_or_device_that_is_not_there_is_named(capsys):
-    assert "cell 'may' of dice is not one of few, many" in complaint(capsys, "dice:may")
-    assert main(["run", "dice", "--device", "abacus"]) == 2
-    assert "device 'abacus' cannot be used here" in capsys.readouterr().err
-
-
 COMPUTED = [
     (name, key)
     for name in studies.names()

@@ -54,7 +54,7 @@ def test_absent_objects_say_nothing(encode: Encode, scenes: Scenes):
 
 
 @pytest.mark.parametrize("encode", ENCODERS)
-def test_every_told_object_is_heard(encode: Encode, scenes: Scenes):
+def test_every_selected_object_changes_the_condition(encode: Encode, scenes: Scenes):
     for index in range(3):
         assert not torch.equal(encode(scenes.without(index))[:1], encode(scenes)[:1])
 
@@ -71,14 +71,16 @@ def test_a_condition_has_the_precision_of_its_scenes(encode: Encode, scenes: Sce
 
 
 @pytest.mark.parametrize("tell", TELLERS)
-def test_no_teller_invents_or_changes_an_object(tell: Select, scenes: Scenes, rng: torch.Generator):
+def test_selecting_neither_invents_nor_changes_an_object(
+    tell: Select, scenes: Scenes, rng: torch.Generator
+):
     told = tell(scenes, rng)
     assert not (told.present & ~scenes.present).any()
     assert torch.equal(told.colour, scenes.colour)
 
 
 @pytest.mark.parametrize("tell", TELLERS)
-def test_the_same_generator_tells_the_same(tell: Select, scenes: Scenes):
+def test_the_same_generator_selects_the_same(tell: Select, scenes: Scenes):
     one, other = (tell(scenes, torch.Generator().manual_seed(3)).present for _ in range(2))
     assert torch.equal(one, other)
 
@@ -93,7 +95,7 @@ def test_values_are_the_colour_and_size_of_each_object_in_order(scenes: Scenes):
     assert not condition[:, 12:].any()
 
 
-def test_one_at_random_tells_of_one_present_object_each_as_often(rng: torch.Generator):
+def test_one_at_random_is_a_present_object_each_as_often(rng: torch.Generator):
     present = torch.rand(4096, 5, generator=rng) < 0.5
     told = one_object(scenes_with(present, rng), rng).present
     assert torch.equal(told.sum(dim=1), present.any(dim=1).long())
@@ -102,7 +104,7 @@ def test_one_at_random_tells_of_one_present_object_each_as_often(rng: torch.Gene
     assert (share - 0.2).abs().max() < 0.03
 
 
-def test_being_told_nothing_is_a_condition_of_zeros(scenes: Scenes, rng: torch.Generator):
+def test_selecting_nothing_is_a_condition_of_zeros(scenes: Scenes, rng: torch.Generator):
     assert not Conditioner(no_object, Values(objects=3))(scenes, rng).any()
     assert torch.equal(Conditioner(all_objects, Values(3))(scenes, rng), Values(3)(scenes))
 
@@ -115,7 +117,7 @@ def test_too_many_objects_are_refused(scenes: Scenes):
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
-def test_values_are_told_as_loud_as_declared(scale: float):
+def test_values_have_the_declared_scale(scale: float):
     scenes = Circles().scenes(torch.arange(3), 0)
     assert torch.equal(ScaledValues(scale=0.25)(scenes), 0.25 * Values()(scenes))
     assert Values()(scenes).min() > 0

@@ -1,4 +1,3 @@
-import json
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
@@ -12,9 +11,9 @@ from hypothesis import strategies as st
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recombine.data import Batch, Files, Stream, batch_of, shuffled
+from recombine.data import Batch, Stream, batch_of, shuffled
 from recombine.render.raster import flat_scenes
-from recombine.scene import Factor, Scenes, World
+from recombine.scene import Factor, Scenes
 
 
 @dataclass(frozen=True)
@@ -84,40 +83,6 @@ def test_batches_made_ahead_are_the_same_batches(ahead: int):
     assert taken(resumed, 5) == taken(plain, 5)
 
 
-def test_a_batch_knows_its_scenes_and_their_numbers():
-    *_, batch = islice(Stream(Numbers(), batch=3, seed=0, process=1, processes=2), 2)
-    assert len(batch) == 3
-    assert batch.index.tolist() == [7, 9, 11]
-    assert batch.scenes.position[:, 0, 0].tolist() == [7, 9, 11]
-    assert batch.scenes.concepts[:, 0, 0].tolist() == [1, 1, 1]
-
-
-def test_the_seed_reaches_the_world():
-    assert taken(Stream(Numbers(), batch=2, seed=3), 1) == [[3000, 3001]]
-
-
-@pytest.mark.parametrize("source", [Numbers(), Album(7)])
-@pytest.mark.parametrize(("processes", "batch"), [(2, 3), (3, 2)])
-def test_processes_share_out_the_scenes_of_one_process_with_the_whole_batch(
-    source: World | Files, processes: int, batch: int
-):
-    alone = Stream(source, batch=6, seed=1)
-    shares = [Stream(source, batch, 1, "cpu", rank, processes) for rank in range(processes)]
-    for whole, *parts in zip(taken(alone, 2), *(taken(share, 2) for share in shares), strict=True):
-        for rank, part in enumerate(parts):
-            assert part == whole[rank::processes]
-
-
-@pytest.mark.parametrize("source", [Numbers(), Album(7)])
-@pytest.mark.parametrize("step", [0, 3])
-def test_a_resumed_stream_goes_on_exactly(source: World | Files, step: int):
-    stream = Stream(source, batch=3, seed=5, process=1, processes=2)
-    taken(stream, step)
-    state = json.loads(json.dumps(stream.state()))
-    resumed = Stream(source, batch=3, seed=5, process=1, processes=2).resumed(state)
-    assert taken(resumed, 2) == taken(stream, 2)
-
-
 def test_resuming_leaves_the_first_stream_where_it_was():
     stream = Stream(Numbers(), batch=1, seed=0)
     stream.resumed({**stream.state(), "step": 9})
@@ -169,13 +134,6 @@ def test_a_stream_that_failed_has_not_moved_on():
 def test_an_impossible_stream_says_so(asked: dict[str, int], line: str):
     with pytest.raises(ValueError, match=line):
         Stream(Numbers(), **{"batch": 1, "seed": 0} | asked)
-
-
-def test_a_world_is_not_taken_for_files_nor_files_for_a_world():
-    assert isinstance(Numbers(), World)
-    assert not isinstance(Numbers(), Files)
-    assert isinstance(Album(3), Files)
-    assert not isinstance(Album(3), World)
 
 
 def test_files_come_once_each_before_any_comes_again():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from recombine.models.blocks import parameters_of
-from recombine.models.detector import UNSURE, Detector, DetectorReader, decoded, parts, prepared
+from recombine.models.detector import UNSURE, Detector, DetectorReader, decoded, prepared
 from recombine.reader import Found, Reader
 from recombine.scene import Factor
 
@@ -57,22 +57,9 @@ def test_peaks_are_those_of_looking_at_every_cell(whole: bool, rng: torch.Genera
         assert len({tuple(row.tolist()) for row in rows}) == count
 
 
-def test_a_plateau_is_one_object():
-    answers = torch.full((1, 8, 6, 6), -9.0)
-    answers[0, 0, 2:4, 1:5] = 3.0
-    assert int((decoded(answers, FACTORS, 5).confidence > 0.5).sum()) == 1
-
-
 def test_a_map_that_is_no_number_shows_nothing():
     found = DetectorReader(lambda image: image.new_full((1, 18, 16, 16), torch.nan), SMALL)
     assert found(torch.zeros(1, 3, 32, 32)).count.tolist() == [0]
-
-
-def test_the_parts_of_a_map_are_all_of_it():
-    answers = torch.randn(2, 8, 4, 4)
-    centre, within, concepts = parts(answers, FACTORS)
-    assert [each.shape[1] for each in concepts] == [2, 3]
-    assert torch.equal(torch.cat([centre[:, None], within, *concepts], dim=1), answers)
 
 
 def dots(image: Tensor) -> Tensor:
@@ -146,32 +133,22 @@ def test_the_sure_come_first_and_the_unsure_are_absent():
 
 
 def test_images_are_read_the_same_in_parts(monkeypatch: pytest.MonkeyPatch):
-    network = SMALL.build().eval()
+    network, sizes = SMALL.build().eval(), []
     torch.nn.init.normal_(network.outlet.weight)
+    network.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
     reader = DetectorReader(network, SMALL, threshold=0.0)
     assert isinstance(reader, Reader)
     images = torch.rand(5, 3, 40, 24)
     whole = reader(images)
     monkeypatch.setattr("recombine.models.detector.AT_ONCE", 2)
     cut = reader(images)
+    assert sizes == [5, 2, 2, 1]
     assert isinstance(whole, Found)
     for name in ("place", "concepts", "confidence", "present"):
         a, b = getattr(whole, name), getattr(cut, name)
         assert torch.allclose(a.float(), b.float(), atol=1e-5)
-
-
-def test_no_more_images_are_read_at_once(monkeypatch: pytest.MonkeyPatch):
-    sizes = []
-    monkeypatch.setattr("recombine.models.detector.AT_ONCE", 2)
-
-    def network(image: Tensor) -> Tensor:
-        sizes.append(len(image))
-        return image.new_zeros(len(image), 18, 16, 16)
-
-    DetectorReader(network, SMALL)(torch.rand(5, 3, 32, 32))
-    assert sizes == [2, 2, 1]
     with pytest.raises(ValueError, match="at least 1 image; got none"):
-        DetectorReader(network, SMALL)(torch.rand(0, 3, 32, 32))
+        reader(images[:0])
 
 
 def test_fine_detail_reaches_the_answers_past_the_coarse_levels():
@@ -196,7 +173,7 @@ def test_before_training_no_cell_is_thought_to_hold_a_centre():
     assert torch.equal(answers[:, 0], torch.full((2, 16, 16), UNSURE))
 
 
-def test_every_answer_hears_a_neighbourhood_of_forty_pixels():
+def test_every_answer_depends_on_forty_pixels_around_it():
     network = Detector(widths=(4, 4, 4, 4)).build()
     for name, parameter in network.named_parameters():
         # What starts at zero would hear nothing.

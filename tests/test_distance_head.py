@@ -72,41 +72,6 @@ def test_a_fresh_width_is_about_the_spread_of_codes():
     torch.testing.assert_close(logits, expected.expand(3, -1), rtol=0.05, atol=0.05)
 
 
-class Summed(nn.Module):
-    """The least network there is: the condition through one layer to the head."""
-
-    def __init__(self, head: DistanceHead | LogitHead) -> None:
-        super().__init__()
-        self.told = nn.Linear(2, 2)
-        self.outlet = outlet(head, 2)
-
-    def forward(self, told: Tensor) -> Tensor:
-        return self.outlet(self.told(told))
-
-
-def answer(head: DistanceHead | LogitHead, grid: Grid) -> int:
-    """Let it see all but the last corner of a square of codes; return what it says of that."""
-    torch.manual_seed(0)
-    network = Summed(head)
-    told = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    code = (told.long() * torch.tensor([grid.side, 1])).sum(1)
-    optimizer = torch.optim.Adam(network.parameters(), 0.02)
-    for _ in range(600):
-        loss = F.cross_entropy(network(told), code)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert network(told).argmax(1).tolist() == code.tolist()
-    return int(network(torch.ones(2)).argmax())
-
-
-def test_vectors_add_up_where_single_logits_do_not():
-    """Seen are (0, 0), (1, 0) and (0, 1). The vector of (1, 1) is their sum."""
-    grid = Grid(2)
-    assert answer(DistanceHead(grid), grid) == 3
-    assert answer(LogitHead(4), grid) in (1, 2)
-
-
 def test_vectors_of_a_shipped_codebook_are_centred_and_spread_by_one():
     vectors = VIEW.vectors()
     assert vectors.shape == (VQ.codes, VQ.latent)

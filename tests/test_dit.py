@@ -9,16 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recombine.models.blocks import Attention, CrossAttention, Transformer, attended, head_width
-from recombine.models.dit import STUDY_DIT, DiT
+from recombine.models.dit import DiT
 from recombine.models.entry import Vector
-
-
-def perturbed(module: nn.Module) -> nn.Module:
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    return module
+from subjects import perturbed
 
 
 def unit(x: Tensor) -> Tensor:
@@ -50,7 +43,7 @@ def test_attention_is_a_mean_of_values_weighed_by_how_queries_fit_keys(rng: torc
 
 
 def test_attention_without_a_mask_looks_at_everything(rng: torch.Generator):
-    layer = perturbed(Attention(6, 2)).double()
+    layer = perturbed(Attention(6, 2), 0.2).double()
     x = torch.randn(2, 4, 6, generator=rng, dtype=torch.float64)
     parts = layer.query_key_value(x).chunk(3, dim=-1)
     exact = layer.out(slow(*parts, layer.gain, torch.ones(2, 4, dtype=torch.bool)))
@@ -58,7 +51,7 @@ def test_attention_without_a_mask_looks_at_everything(rng: torch.Generator):
 
 
 def test_a_modulated_block_follows_the_formula_of_adaln_zero(rng: torch.Generator):
-    block = perturbed(Transformer(6, 2))
+    block = perturbed(Transformer(6, 2), 0.2)
     x, modulation = torch.randn(2, 4, 6, generator=rng), torch.randn(2, 36, generator=rng)
     parts = modulation.unflatten(1, (6, 1, 6)).unbind(1)
     shift, scale, gate = parts[:3]
@@ -70,7 +63,7 @@ def test_a_modulated_block_follows_the_formula_of_adaln_zero(rng: torch.Generato
 
 
 def test_a_block_without_modulation_is_one_with_open_gates(rng: torch.Generator):
-    block, x = perturbed(Transformer(6, 2)), torch.randn(2, 4, 6, generator=rng)
+    block, x = perturbed(Transformer(6, 2), 0.2), torch.randn(2, 4, 6, generator=rng)
     nothing, one = torch.zeros(2, 6), torch.ones(2, 6)
     modulation = torch.cat([nothing, nothing, one] * 2, dim=1)
     torch.testing.assert_close(block(x), block(x, modulation))
@@ -81,8 +74,8 @@ def test_closed_gates_make_a_block_the_identity(rng: torch.Generator):
     assert torch.equal(Transformer(6, 2)(x, torch.zeros(2, 36)), x)
 
 
-def test_what_is_told_is_added_between_looking_and_thinking(rng: torch.Generator):
-    block = perturbed(Transformer(6, 2, context=3))
+def test_the_condition_is_added_between_attention_and_the_layers_after(rng: torch.Generator):
+    block = perturbed(Transformer(6, 2, context=3), 0.2)
     assert isinstance(block.cross_attention, CrossAttention)
     x, told = torch.randn(1, 4, 6, generator=rng), torch.randn(1, 2, 3, generator=rng)
     present = torch.ones(1, 2, dtype=torch.bool)
@@ -105,7 +98,7 @@ def test_the_blocks_of_a_fresh_transformer_pass_their_tokens_on(rng: torch.Gener
 
 def moved_patches(declared: DiT, blind: bool, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """The answer to an image turned by a patch, and the answer turned by a patch."""
-    network = perturbed(declared.build())
+    network = perturbed(declared.build(), 0.2)
     if blind:
         network.where.zero_()
     x = torch.randn(1, declared.channels, declared.size, declared.size, generator=rng)
@@ -124,19 +117,12 @@ def test_only_positions_tell_patches_apart(patch: int, rng: torch.Generator):
 
 def test_patches_are_channels_of_a_coarser_image(rng: torch.Generator):
     on_pixels = DiT(2, 8, patch=2, entry=Vector(3), width=8, layers=1, heads=2)
-    network = perturbed(on_pixels.build())
+    network = perturbed(on_pixels.build(), 0.2)
     twin = replace(on_pixels, channels=8, size=4, patch=1).build()
     twin.load_state_dict(network.state_dict())
     x, clock, condition = torch.randn(2, 2, 8, 8, generator=rng), torch.ones(2), torch.ones(2, 3)
     expected = F.pixel_shuffle(twin(F.pixel_unshuffle(x, 2), clock, condition), 2)
     torch.testing.assert_close(network(x, clock, condition), expected)
-
-
-def test_the_study_transformer_has_8_layers_of_width_192_on_49_tokens():
-    with torch.device("meta"):
-        network = STUDY_DIT.build()
-    assert network.where.shape == (49, 192)
-    assert len(network.blocks) == 8
 
 
 def test_heads_share_a_width_evenly():

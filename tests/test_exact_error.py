@@ -8,24 +8,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from recombine.measure.exact import ExactError, relative
-from recombine.models.gaussian import Constant
-from recombine.models.mixture import MixtureLaw
+from recombine.studies.toy import CENTRES, Clouds
 from recombine.worlds.circles import Circles
 from subjects import Model, training
-
-CENTRES = torch.tensor([[-0.8, -0.4], [0.8, -0.4], [0.0, 0.8]]).double()
-WIDTHS = torch.tensor([[0.2, 0.2], [0.35, 0.1], [0.1, 0.3]]).double()
-
-
-@dataclass(frozen=True)
-class Clouds:
-    """Three clouds of points, each as often."""
-
-    @property
-    def law(self) -> MixtureLaw:
-        weight = torch.zeros(3).double()
-        covariance = torch.diag_embed(WIDTHS**2)
-        return MixtureLaw(Constant(weight), Constant(CENTRES[..., None, None]), covariance)
 
 
 @dataclass(frozen=True)
@@ -40,7 +25,7 @@ class OffBy:
         sigma: Float[Tensor, " batch"],
         condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, " batch *image"]:
-        mean = CENTRES.float().mean(dim=0).reshape(2, 1, 1)
+        mean = torch.tensor(CENTRES).mean(dim=0).reshape(2, 1, 1)
         return mean + self.factor * (Clouds().law(x, sigma, condition) - mean)
 
 

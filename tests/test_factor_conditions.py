@@ -54,7 +54,7 @@ def test_actual_values_are_those_of_the_picture(scenes: Scenes):
 
 
 @pytest.mark.parametrize("encode", [LABELS, ACTUAL])
-def test_what_is_absent_is_not_told(encode: Labels, scenes: Scenes):
+def test_absent_objects_have_no_factors_in_the_condition(encode: Labels, scenes: Scenes):
     assert not Conditioner(no_object, encode)(scenes, torch.Generator()).any()
 
 
@@ -73,7 +73,7 @@ def test_each_factor_is_dropped_by_itself_a_tenth_of_the_time(encode: Labels):
     assert abs(both - 0.01) < 4 * (0.01 * 0.99 / 20_000) ** 0.5
 
 
-def test_nothing_is_dropped_from_what_is_asked_for_but_by_mistake(scenes: Scenes):
+def test_nothing_is_dropped_when_sampling_but_by_mistake(scenes: Scenes):
     generator = torch.Generator().manual_seed(0)
     told = LABELS(scenes)
     assert Conditioner(all_objects, LABELS).for_sampling(told, generator) is told

@@ -8,14 +8,11 @@ import torch
 from torch import Tensor
 
 from recombine import studies
-from recombine.denoiser import Denoiser, Preconditioned
+from recombine.denoiser import Denoiser
 from recombine.models.gaussian import GaussianLaw
-from recombine.models.local import Cells
 from recombine.objectives.diffusion import Dropout
 from recombine.sample.guidance import Guidance
 from recombine.sample.heun import HEUN, Sampler
-from test_local import CORNER, MIDDLE, SMALL, asked, enlarged, inside, of_cell
-from test_networks import perturbed
 
 CONDITION = torch.linspace(-2, 2, 12, dtype=torch.float64)
 X, SIGMA = CONDITION.outer(CONDITION[:3]).reshape(-1, 1, 3), torch.linspace(0.1, 9, 12).double()
@@ -52,15 +49,6 @@ def test_guided_samples_are_those_of_the_gaussian_whose_mean_is_pushed(weight, s
     assert torch.allclose(samples, drawn(law(mean), sampler)) == (weight == 1)
 
 
-@pytest.mark.parametrize(("weight", "condition"), [(1.0, CONDITION), (0.0, null(CONDITION))])
-def test_weight_1_is_the_conditional_denoiser_and_weight_0_the_unconditional(weight, condition):
-    answer, expected = (
-        Guidance(null, weight)(law(mean))(X, SIGMA, CONDITION),
-        law(mean)(X, SIGMA, condition),
-    )
-    torch.testing.assert_close(answer, expected, rtol=0, atol=1e-14)
-
-
 def test_a_guided_denoiser_is_called_twice_for_each_image_and_any_other_once():
     heard: list[tuple[Tensor, ...]] = []
 
@@ -92,21 +80,6 @@ def test_a_null_unlike_the_condition_is_named_as_dropout_names_it(bad, rng):
     with pytest.raises(ValueError, match="a null condition is like") as found:
         Guidance(bad, 3.0)(law(mean))(X, SIGMA, CONDITION)
     assert str(found.value) == str(expected.value)
-
-
-@pytest.mark.parametrize("entry", [Cells(), Cells(nearest=True)], ids=str)
-@pytest.mark.parametrize("cell", [CORNER, MIDDLE])
-def test_a_guided_local_network_stays_local(cell, entry, rng):
-    declared = replace(SMALL, window=1, entry=entry)
-    guided = Guidance(torch.zeros_like, 3.0)(Preconditioned(perturbed(declared)))
-    (x, _, cells), (other_x, *_) = asked(declared, rng), asked(declared, rng)
-    given, sigma, near = cells.round(), torch.tensor([0.3, 2.0]), inside(declared, cell)
-    wide, answer = enlarged(declared, near), of_cell(declared, guided(x, sigma, given), cell)
-    outside = guided(torch.where(wide, x, other_x), sigma, torch.where(near, given, 1 - given))
-    assert torch.equal(of_cell(declared, outside, cell), answer)
-    seen = guided(torch.where(wide, other_x, x), sigma, given)
-    changed = guided(x, sigma, torch.where(near, 1 - given, given))
-    assert all((of_cell(declared, each, cell) != answer).any() for each in (seen, changed))
 
 
 @pytest.mark.parametrize("key", ["grid_one-local", "list_all-local"])

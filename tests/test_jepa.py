@@ -6,41 +6,27 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import recombine.denoiser
-from recombine.models.heads import DiffusionHead, LogitHead, MixtureHead
-from recombine.models.masked import Masked, Predicted
+from masked_models import CODES, OBJECTIVES, conditions, tokens_of
+from recombine.models.masked import Masked
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import DiffusionJepa, Jepa, JepaObjective, MaskedJepa, target_spread
-from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, MaskedMixture
+from recombine.objectives.masked import MaskedCrossEntropy
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask
-from recombine.train import Weights
+from subjects import perturbed
 
-SMALL = Masked(side=4, factors=2, features=1, head=LogitHead(8), width=16, layers=3, heads=2)
+SMALL = replace(CODES, layers=3)
 JEPA = Jepa(layers=(0, 2), weight=0.6)
-KINDS = [
-    (SMALL, MaskedCrossEntropy()),
-    (replace(SMALL, head=MixtureHead(3, 2)), MaskedMixture()),
-    (replace(SMALL, head=DiffusionHead(3, 1, 16)), MaskedDiffusion(draws=2)),
-]
+KINDS = [(replace(declared, layers=3), objective) for declared, objective in OBJECTIVES]
 each_kind = pytest.mark.parametrize(("declared", "objective"), KINDS)
 
 
-def batch_of(declared: Masked, rng: torch.Generator, size: int = 4) -> tuple[Tensor, Tensor]:
-    condition = torch.randn(size, 2, 2, generator=rng)
-    if isinstance(declared.head, LogitHead):
-        return torch.randint(8, (size, 4, 4), generator=rng), condition
-    return torch.randn(size, *declared.shape, generator=rng), condition
-
-
-def perturbed(module: nn.Module) -> nn.Module:
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-    return module
+def batch_of(declared: Masked, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    return tokens_of(declared, 4, rng), conditions(4, rng)
 
 
 def noise() -> torch.Generator:
@@ -109,61 +95,14 @@ def test_the_loss_is_the_mean_over_layers_of_the_error_at_hidden_tokens(normalis
     torch.testing.assert_close(loss, exact)
 
 
-def test_targets_at_visible_tokens_do_not_count(rng: torch.Generator):
-    hidden = torch.rand(3, 4, 4, generator=rng) < 0.5
-    hidden[:, 0, 0], hidden[:, 0, 1] = True, False
-    states = [torch.randn(3, 16, 16, generator=rng) for _ in range(4)]
-    guesses = tuple(each.requires_grad_() for each in states[:2])
-    predicted = Predicted(torch.empty(0), (), guesses)
-    with_jepa = JEPA(MaskedCrossEntropy())
-    loss = with_jepa.missed(predicted, states[2:], hidden)
-    for place, counts in ((0, True), (1, False)):
-        moved = [state.clone() for state in states[2:]]
-        for state in moved:
-            state[:, place] += 5.0
-        other = with_jepa.missed(predicted, moved, hidden)
-        assert torch.equal(loss, other) is not counts
-    for gradient in torch.autograd.grad(loss, guesses):
-        assert torch.equal(gradient.abs().sum(-1) > 0, hidden.flatten(1))
-
-
-def test_only_the_chosen_layers_are_predicted(rng: torch.Generator):
-    states = tuple(torch.randn(2, 16, 16, generator=rng) for _ in range(3))
-    hidden = torch.ones(2, 4, 4).bool()
-    predicted = Predicted(torch.empty(0), (), (states[0], states[2]))
-
-    def missed(jepa: Jepa) -> float:
-        def average(tokens: Tensor, covered: Tensor, condition: Tensor) -> Predicted:
-            assert covered.shape == hidden.shape
-            assert not covered.any()
-            return Predicted(torch.empty(0), states)
-
-        with_jepa = jepa(MaskedCrossEntropy())
-        tokens, condition = torch.zeros(2, 4, 4, dtype=torch.long), torch.zeros(2, 2, 2)
-        targets = with_jepa.targets(average, tokens, condition)
-        return float(with_jepa.missed(predicted, targets, hidden))
-
-    assert missed(JEPA) == 0
-    assert missed(Jepa((0, 1))) > 0.5
-
-
-def test_the_average_sees_every_token_and_the_model_the_masked_ones(rng: torch.Generator):
-    objective, batch = MaskedCrossEntropy(), batch_of(SMALL, rng)
-    with_jepa = JEPA(objective)
+def test_both_losses_are_read_from_one_pass_of_model_and_average(rng: torch.Generator):
+    with_jepa, calls = JEPA(MaskedCrossEntropy()), []
     model = with_jepa.wrap(SMALL.build())
-    average, asked = deepcopy(model), {}
+    average = deepcopy(model)
     for name, module in (("model", model), ("average", average)):
-        module.register_forward_pre_hook(
-            lambda _module, question, name=name: asked.setdefault(name, []).append(question)
-        )
-    with_jepa(model, *batch, generator=noise(), average=average)
-    # One pass each: both losses are read from the same.
-    ((tokens, hidden, told),) = asked["model"]
-    assert torch.equal(hidden, objective.corrupted(batch[0], noise()).hidden)
-    ((whole, nothing, same),) = asked["average"]
-    assert not nothing.any()
-    assert tokens is whole is batch[0]
-    assert told is same is batch[1]
+        module.register_forward_hook(lambda *_, name=name: calls.append(name))
+    with_jepa(model, *batch_of(SMALL, rng), generator=noise(), average=average)
+    assert sorted(calls) == ["average", "model"]
 
 
 @each_kind
@@ -184,21 +123,6 @@ def test_the_module_answers_as_the_network_does(declared, objective, rng: torch.
     assert torch.equal(*samples)
 
 
-def test_the_average_of_a_run_holds_the_averaged_network(rng: torch.Generator):
-    with_jepa, batch = JEPA(MaskedCrossEntropy()), batch_of(SMALL, rng)
-    weights = Weights.of(with_jepa.wrap(SMALL.build()), 0.5)
-    before = deepcopy(weights.average.module.network)
-    loss = with_jepa(weights.denoiser, *batch, generator=noise(), average=weights.average)
-    loss.backward()
-    with torch.no_grad():
-        for parameter in weights.denoiser.parameters():
-            parameter -= 0.1
-    weights.update_average()
-    after = weights.average.module.network
-    for old, new in zip(before.parameters(), after.parameters(), strict=True):
-        torch.testing.assert_close(new, old - 0.05)
-
-
 @each_kind
 def test_a_step_looks_at_no_number(declared, objective, monkeypatch: pytest.MonkeyPatch):
     """Fake tensors have none: what a CUDA graph cannot capture raises here."""
@@ -209,36 +133,6 @@ def test_a_step_looks_at_no_number(declared, objective, monkeypatch: pytest.Monk
         model = with_jepa.wrap(declared.build())
         average, batch = with_jepa.wrap(declared.build()), batch_of(declared, rng)
         with_jepa(model, *batch, generator=rng, average=average).backward()
-
-
-def unexplained(with_jepa: MaskedJepa, weights: Weights, seen: Tensor) -> float:
-    """The error at hidden tokens over that of a guess that is the same for all images."""
-    condition, hidden = torch.zeros(len(seen), 2, 2), torch.ones(len(seen), 4, 4).bool()
-    hidden[:, 0] = False
-    with torch.no_grad():
-        targets = with_jepa.targets(weights.average, seen, condition)
-        missed = with_jepa.missed(weights.denoiser(seen, hidden, condition), targets, hidden)
-    variance = torch.stack([state.var(0)[hidden[0].flatten()].mean() for state in targets]).mean()
-    return (missed / variance).item()
-
-
-def test_predictors_learn_what_the_average_sees(rng: torch.Generator):
-    """All tokens of an image are the same code: what is hidden can be told from what is not."""
-    with_jepa = Jepa((0, 2), weight=1.0)(MaskedCrossEntropy())
-    weights = Weights.of(with_jepa.wrap(SMALL.build()), 0.9)
-    optimizer = torch.optim.Adam(weights.denoiser.parameters(), lr=3e-3)
-    every = torch.arange(8)[:, None, None].expand(-1, 4, 4)
-    assert unexplained(with_jepa, weights, every) > 1
-    for _ in range(100):
-        seen, condition = every[torch.randint(8, (32,), generator=rng)], torch.zeros(32, 2, 2)
-        loss = with_jepa(weights.denoiser, seen, condition, generator=rng, average=weights.average)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        weights.update_average()
-    assert unexplained(with_jepa, weights, every) < 0.5
-    whole = weights.average(every, torch.zeros(8, 4, 4).bool(), torch.zeros(8, 2, 2))
-    assert target_spread(whole.states[2]).alarm is None
 
 
 @pytest.mark.parametrize("layer", [11, 8, -1])

@@ -5,25 +5,17 @@ from copy import deepcopy
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from recombine.denoiser import Preconditioned
 from recombine.models.dit import DiT
 from recombine.models.entry import Vector
 from recombine.objectives.diffusion import Diffusion
 from recombine.objectives.jepa import LOWEST, Jepa
-from recombine.train import Step, Weights
+from subjects import perturbed
 
 SMALL = DiT(2, 4, entry=Vector(3), width=16, layers=3, heads=2)
 JEPA = Jepa(layers=(0, 2), weight=0.6)
 OBJECTIVE = JEPA(Diffusion(sigma_data=1.0))
-
-
-def perturbed(module: nn.Module) -> nn.Module:
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-    return module
 
 
 @pytest.fixture
@@ -37,14 +29,6 @@ def parts(rng: torch.Generator):
 
 def noise() -> torch.Generator:
     return torch.Generator().manual_seed(7)
-
-
-def test_states_are_the_tokens_after_each_layer():
-    network, states = perturbed(SMALL.build()), []
-    asked = torch.randn(5, 2, 4, 4), torch.rand(5), torch.randn(5, 3)
-    assert torch.equal(network(*asked, states), network(*asked))
-    assert [state.shape for state in states] == [(5, 16, 16)] * 3
-    assert not torch.equal(states[0], states[1])
 
 
 def test_it_answers_as_the_denoiser_does(parts):
@@ -80,32 +64,6 @@ def test_the_average_says_its_states_and_gets_no_gradient(parts):
     OBJECTIVE(model, image, told, generator=noise(), average=average).backward()
     assert all(parameter.grad is None for parameter in average.parameters())
     assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-def test_without_weight_nothing_changes(parts):
-    model, average, image, told = parts
-    alone = Diffusion(sigma_data=1.0)
-    silent = Jepa(layers=(0, 2), weight=0.0)(alone)
-    loss = silent(model, image, told, generator=noise(), average=average)
-    assert loss.item() == alone(model, image, told, generator=noise()).item()
-
-
-def test_predictors_learn():
-    torch.manual_seed(0)
-    weights = Weights.of(OBJECTIVE.wrap(SMALL.build()), ema=0.9)
-    model, average = weights.denoiser, weights.average.module
-    step = Step(weights, OBJECTIVE, 1.0, noise(), average=average)
-    step.set_rate(3e-3)
-    image, told = torch.randn(32, 2, 4, 4), torch.randn(32, 3)
-
-    def missed() -> float:
-        both = OBJECTIVE(model, image, told, generator=noise(), average=average)
-        return (both - OBJECTIVE.objective(model, image, told, generator=noise())).item()
-
-    before = missed()
-    for _ in range(60):
-        step(image, told)
-    assert missed() < 0.6 * before
 
 
 def test_layers_are_counted():

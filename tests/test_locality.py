@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-import recombine
 from recombine.measure.locality import (
     FAINT,
     HIGH,
@@ -187,17 +186,6 @@ def test_a_denoiser_that_ignores_its_condition_has_no_conditional_locality():
         assert found.measurements["pixel_locality"].value == pytest.approx(1)
 
 
-def test_an_unconditional_law_has_no_conditional_locality(rng: torch.Generator):
-    law = scene_law((1, 2, 3), lambda present, marked: torch.ones(len(marked), len(present)))
-    condition = torch.ones(4, 6, dtype=torch.float64)
-    without = condition - torch.eye(6, dtype=torch.float64)[:2, None]
-    place = torch.tensor([[[0.1, 0.1], [0.5, 0.1]]], dtype=torch.float64).expand(4, -1, 2)
-    sigma = torch.full((4,), 6.0, dtype=torch.float64)
-    found = locality(law, law.sample(condition, rng), sigma, condition, Ablations(place, without))
-    assert "conditional_locality" in found.undefined
-    assert "pixel_locality" in found.measurements
-
-
 def test_a_share_is_undefined_where_there_is_next_to_nothing_to_share():
     def faint(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
         strength = torch.where(sigma > 1, 1.0, 0.5 * FAINT)
@@ -324,7 +312,7 @@ def test_the_ablations_of_some_images_keep_their_order(rng: torch.Generator):
     assert torch.equal(some.moved, whole.moved[:, [3, 1]])
 
 
-def test_bad_input_is_answered_in_one_clear_line():
+def test_bad_input_is_refused_in_one_clear_line():
     x, condition = scene()
     good = ablated(condition)
     outside = replace(good, place=good.place + 1)
@@ -342,7 +330,3 @@ def test_bad_input_is_answered_in_one_clear_line():
         locality(perfect, x[:0], sigmas()[:0], condition[:0])
     with pytest.raises(ValueError, match="0 pixels to a side, or more; got -1"):
         Gauge(-1)
-
-
-def test_it_is_part_of_the_contents_page():
-    assert recombine.locality is locality

@@ -89,12 +89,6 @@ def test_a_model_that_only_counts_is_found_to_be_global():
     assert "conditional_locality_moved" in found.undefined
 
 
-def test_a_model_without_a_condition_has_its_reasons():
-    found = measured(lambda x, sigma, condition: x)
-    assert "does not depend on its condition" in found.undefined["leak"]
-    assert "leak" not in found.measurements
-
-
 def test_the_maps_of_a_scene_show_what_its_places_depend_on():
     found = measured()
     place = found.arrays["locality_places"]
@@ -205,20 +199,3 @@ def test_a_map_is_kept_small_and_its_largest_is_255():
 def test_settings_that_make_no_sense_are_refused(change: dict):
     with pytest.raises(ValueError, match="levels, 2 samples and 2 places or more; got Locality"):
         replace(SMALL, **change)
-
-
-def test_preparing_a_model_leaves_its_plain_call_as_it_was():
-    """Accelerate writes mixed precision into the instance; what is kept from before has none."""
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-
-    network = torch.nn.Linear(64, 64)
-    x = torch.randn(4, 64)
-    plain, exact = network.forward, network(x)
-    AcceleratorState._reset_state(reset_partial_state=True)
-    prepared = Accelerator(cpu=True, mixed_precision="bf16").prepare_model(
-        network, evaluation_mode=True
-    )
-    AcceleratorState._reset_state(reset_partial_state=True)
-    assert not torch.equal(prepared(x), exact)
-    assert torch.equal(plain(x), exact)

@@ -50,15 +50,6 @@ def test_pairs_are_those_of_trying_every_assignment(
         assert float(distance.sum()) == pytest.approx(least)
 
 
-def test_two_pairs_are_better_than_one_close_pair():
-    found = torch.tensor([[[0.0, 0.0], [0.9, 0.0]]])
-    place = torch.tensor([[[0.0, 0.0], [-0.9, 0.0]]])
-    both = torch.ones(1, 2, dtype=torch.bool)
-    # The first could have the first found at no distance, but then the second would have none.
-    assert matched(found, both, place, both, 1.0).tolist() == [[1, 0]]
-    assert matched(found, both, place, both, 0.5).tolist() == [[0, -1]]
-
-
 def test_the_radius_itself_is_near_enough():
     beside = HERE + torch.tensor([0.25, 0.0])
     assert matched(beside, YES, HERE, YES, 0.25).tolist() == [[0]]

@@ -163,9 +163,3 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="reads images of the shape"):
         Probe().build()(torch.rand(1, 3, 27, 28))
     assert replace(Probe(), width=9).width == 9
-
-
-def test_a_declared_probe_makes_its_reader():
-    declared = Probe(8, width=4)
-    network = declared.build()
-    assert declared.factor_reader(network) == ProbeReader(network, declared)

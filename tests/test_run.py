@@ -1,77 +1,21 @@
-"""A run as a user meets it: interrupted, resumed, repeated, spread over processes."""
+"""A run as a user meets it: what it leaves, refuses, repeats and spreads over processes."""
 
-import errno
 import json
-import multiprocessing
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from recombine import __main__ as command_line
-from recombine import checkpoint, run, studies, zoo
+from recombine import run, studies, zoo
 from recombine.results import read
-from recombine.run import Kept, Plan, session, state
+from recombine.run import Kept, session, state
 from recombine.run.kept import place
-from recombine.run.lock import Lock, Locked
 from recombine.run.model import stream
-
-STEPS, SAVE_EVERY = 12, 5
-CELL = next(iter(studies.load("toy").cells))
-
-
-def toy(seed: int = 0, **changes: object) -> Plan:
-    """Return the toy study, short, with some of its budget or of the cell changed."""
-    overrides = {"steps": STEPS, "ema": 0.5}
-    cell_changes = {
-        name: changes.pop(name) for name in ("milestones", "measures") if name in changes
-    }
-    plan = run.planned("toy", studies.load("toy"), CELL, seed, True, {**overrides, **changes})
-    return replace(plan, declared=replace(plan.trained, **cell_changes))
-
-
-def settings(out: Path, watch: run.Watch = lambda step, loss: None) -> run.Settings:
-    return run.Settings(out, SAVE_EVERY, watch=watch)
-
-
-def ran(out: Path, plan: Plan | None = None, **how: run.Watch) -> Kept:
-    machine = run.machine(torch.device("cpu"))
-    (found,) = run.together([plan or toy()], machine, [settings(out, **how)])
-    assert found is not None
-    return found
-
-
-def curve(found: Kept, name: str) -> list[tuple[float, float]]:
-    (results,) = read(found.path)
-    return [(r.step, r.value) for r in results.rows if r.measurement == name and r.step is not None]
-
-
-def kept(out: Path) -> tuple[dict[str, torch.Tensor], str]:
-    folder = toy().folder(out)
-    (newest, *_) = state.checkpoints(folder)
-    return load_file(newest), (folder / "metrics.jsonl").read_text()
-
-
-def assert_same(out: Path, other: Path) -> None:
-    (weights, metrics), (others, other_metrics) = kept(out), kept(other)
-    assert metrics == other_metrics
-    assert weights.keys() == others.keys()
-    assert all(torch.equal(weights[name], others[name]) for name in weights)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing stopped."""
-    out = tmp_path_factory.mktemp("whole")
-    ran(out)
-    return out
+from toy_runs import CELL, STEPS, curve, kept, ran, said, toy
 
 
 def test_a_tokenizer_that_is_not_shipped_is_missed_before_anything_is_trained(
@@ -84,11 +28,6 @@ def test_a_tokenizer_that_is_not_shipped_is_missed_before_anything_is_trained(
     assert code == 2
     assert message.startswith("recombine: zoo:tokenizer_vq is not there")
     assert not (tmp_path / "runs").exists()
-
-
-def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    code = command_line.main(words)
-    return code, capsys.readouterr().err.strip()
 
 
 def test_a_run_leaves_what_the_design_promises(whole: Path):
@@ -143,97 +82,6 @@ def test_other_measurements_are_made_of_a_trained_model(tmp_path: Path):
     assert (toy().folder(tmp_path) / "metrics.jsonl").read_text() == kept(tmp_path)[1]
 
 
-def killed(out: Path, moment: str) -> None:
-    """Run in a process of its own, and die as by kill -9 at a moment."""
-
-    def die() -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def watch(step: int, loss: float) -> None:
-        if moment == f"step {step}":
-            die()
-
-    rename = Path.replace
-
-    def torn(partial: Path, target: Path) -> Path:
-        if moment == f"writing {target.name}":
-            os.truncate(partial, partial.stat().st_size // 2)
-            die()
-        return rename(partial, target)
-
-    Path.replace = torn  # type: ignore[method-assign]
-    # Looking at every step, so that any step can be the last.
-    session.LOOK = 1
-    ran(out, watch=watch)
-
-
-@pytest.fixture(scope="module")
-def apart() -> Callable[..., int]:
-    """Call a function in a fresh process that has its imports done; return its exit code."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["recombine.commands.run"])
-
-    def call(function: Callable[..., None], *words: object) -> int:
-        process = context.Process(target=function, args=words)
-        process.start()
-        process.join(120)
-        assert process.exitcode is not None
-        return process.exitcode
-
-    return call
-
-
-@pytest.mark.parametrize(
-    "moments",
-    [
-        ["step 3"],
-        ["step 8", "step 12"],
-        ["writing checkpoint-10.safetensors"],
-        ["writing checkpoint-5.safetensors", "writing checkpoint-12.safetensors"],
-    ],
-    ids=lambda moments: ", ".join(moments),
-)
-def test_a_killed_run_goes_on_to_the_same_bits(
-    moments: list[str], whole: Path, tmp_path: Path, apart: Callable[..., int]
-):
-    for moment in moments:
-        assert apart(killed, tmp_path, moment) == -signal.SIGKILL
-        assert not (toy().folder(tmp_path) / "results.csv").exists()
-    ran(tmp_path)
-    assert_same(tmp_path, whole)
-    assert not list(toy().folder(tmp_path).glob(".*.partial"))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_saves_and_the_same_command_goes_on(number: int, whole: Path, tmp_path: Path):
-    def watch(step: int, loss: float) -> None:
-        if step == SAVE_EVERY:
-            os.kill(os.getpid(), number)
-
-    before = signal.getsignal(number)
-    with pytest.raises(run.Interrupted, match=r"saved as \S+checkpoint-6.safetensors; the same"):
-        ran(tmp_path, watch=watch)
-    assert signal.getsignal(number) == before
-    ran(tmp_path)
-    assert_same(tmp_path, whole)
-
-
-def test_the_command_line_says_how_to_resume(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    look = run.Session._look
-
-    def interrupted(session: run.Session, *words: object) -> bool:
-        os.kill(os.getpid(), signal.SIGINT)
-        return look(session, *words) or True
-
-    monkeypatch.setattr(run.Session, "_look", interrupted)
-    words = ["run", f"toy:{CELL}", "--tiny", "--device", "cpu", "--out", str(tmp_path)]
-    code, message = said([*words, "--save-every", "7"], capsys)
-    assert code == 130
-    assert message.endswith("checkpoint-7.safetensors; the same command goes on from there")
-
-
 @pytest.mark.parametrize(
     ("first", "factor"), [(True, float("nan")), (False, float("nan")), (False, 1e6)]
 )
@@ -286,25 +134,6 @@ def test_broken_weights_are_not_saved(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(state.checkpoints(toy().folder(tmp_path))) == 1
 
 
-def test_a_full_disk_is_said_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    write = checkpoint.write_bytes
-
-    def full(path: Path, content: bytes) -> None:
-        if path.name == "checkpoint-10.safetensors":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(path, content)
-
-    monkeypatch.setattr(checkpoint, "write_bytes", full)
-    words = ["run", f"toy:{CELL}", "--tiny", "--device", "cpu", "--out", str(tmp_path)]
-    code, message = said([*words, "--save-every", "5"], capsys)
-    assert code == 1
-    assert message.endswith("checkpoint-10.safetensors cannot be written: No space left on device")
-    left = state.checkpoints(tmp_path / "toy" / f"{CELL}-tiny" / "seed0")
-    assert [path.stem for path in left] == ["checkpoint-5"]
-
-
 def test_another_training_is_refused_with_what_differs(whole: Path):
     with pytest.raises(ValueError, match=r"another training: it differs in budget; choose another"):
         ran(whole, toy(learning_rate=0.1))
@@ -318,48 +147,6 @@ def test_a_checkpoint_of_another_training_is_refused(whole: Path, tmp_path: Path
     (folder / stray.name).write_bytes(stray.read_bytes())
     with pytest.raises(ValueError, match=r"checkpoint-12.safetensors belongs to another training"):
         ran(tmp_path, plan)
-
-
-def test_a_damaged_checkpoint_names_the_one_before(
-    tmp_path: Path, whole: Path, capsys: pytest.CaptureFixture[str]
-):
-    ran(tmp_path)
-    newest, older = state.checkpoints(toy().folder(tmp_path))
-    newest.write_bytes(newest.read_bytes()[:-3])
-    words = ["run", f"toy:{CELL}", "--tiny", "--device", "cpu", "--out", str(tmp_path)]
-    code, message = said([*words, "--steps", str(STEPS), "--ema", "0.5"], capsys)
-    assert code == 2
-    assert "not a whole checkpoint" in message
-    assert message.endswith(f"remove it to go on from {older.name}")
-    assert len(message.splitlines()) == 1
-    newest.unlink()
-    (toy().folder(tmp_path) / "results.csv").unlink()
-    ran(tmp_path)
-    assert_same(tmp_path, whole)
-
-
-def test_milestones_are_measured_when_reached_and_survive_a_restart(tmp_path: Path):
-    plan = toy(milestones=(4, 9))
-
-    def watch(step: int, loss: float) -> None:
-        if step == 9:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(run.Interrupted):
-        ran(tmp_path / "stopped", plan, watch=watch)
-    stopped, straight = ran(tmp_path / "stopped", plan), ran(tmp_path / "straight", plan)
-    for name in ("loss", "relative_error"):
-        assert curve(stopped, name) == curve(straight, name)
-    points = curve(straight, "relative_error")
-    assert [step for step, _ in points] == [4, 9]
-    values = [value for _, value in points]
-    assert len({*values, straight.measurements["relative_error"].value}) == 3
-
-
-def test_milestones_change_no_weight(whole: Path, tmp_path: Path):
-    ran(tmp_path, toy(milestones=(4, 9)))
-    (weights, _), (others, _) = kept(tmp_path), kept(whole)
-    assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
 def test_seeds_differ_in_start_and_data_and_every_one_has_its_results(
@@ -461,65 +248,6 @@ def test_two_processes_give_the_losses_of_one(launcher: list[str], whole: Path, 
     )
     assert ours == pytest.approx(theirs, abs=1e-4)
     assert len(list(tmp_path.rglob("results.csv"))) == 1
-
-
-def hold(
-    folder: Path,
-    held: "multiprocessing.synchronize.Event",
-    done: "multiprocessing.synchronize.Event",
-) -> None:
-    lock = Lock(folder)
-    lock.take()
-    held.set()
-    done.wait(60)
-
-
-def test_two_processes_do_not_write_into_one_folder(tmp_path: Path, whole: Path):
-    """Whoever comes second is refused in one line, and goes on when the first has ended."""
-    context = multiprocessing.get_context("spawn")
-    held, done = context.Event(), context.Event()
-    folder = toy().folder(tmp_path)
-    other = context.Process(target=hold, args=(folder, held, done))
-    other.start()
-    assert held.wait(60)
-    with pytest.raises(Locked, match=rf"in use by another process \(number {other.pid}\)"):
-        ran(tmp_path)
-    assert not list(folder.glob("*.json*"))
-    done.set()
-    other.join(60)
-    ran(tmp_path)
-    assert_same(tmp_path, whole)
-
-
-def test_a_killed_process_leaves_no_lock(tmp_path: Path, apart: Callable[..., int]):
-    assert apart(killed, tmp_path, "step 3") == -signal.SIGKILL
-    lock = Lock(toy().folder(tmp_path))
-    lock.take()
-    lock.release()
-    lock.take()
-    lock.release()
-
-
-@pytest.mark.parametrize("change", ["deleted", "cut", "edited"])
-def test_metrics_that_were_changed_are_noticed_on_resume(change: str, tmp_path: Path):
-    def stop(step: int, loss: float) -> None:
-        if step == 10:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(run.Interrupted):
-        ran(tmp_path, watch=stop)
-    path = toy().folder(tmp_path) / "metrics.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    changed = {
-        "deleted": None,
-        "cut": lines[:4],
-        "edited": [lines[0].replace("1.2", "1.1"), *lines[1:]],
-    }[change]
-    path.unlink() if changed is None else path.write_text("".join(changed))
-    with pytest.raises(ValueError, match=r"metrics.jsonl was changed since the checkpoint"):
-        ran(tmp_path)
-    path.write_text("".join(lines))
-    ran(tmp_path)
 
 
 def test_cells_with_one_training_are_trained_once_and_measured_each(tmp_path: Path):

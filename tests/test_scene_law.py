@@ -11,11 +11,6 @@ from recombine.models.mixture import marks_all, marks_one, scene_law, subsets
 CELLS = 6
 
 
-@pytest.fixture
-def rng() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
-
-
 def labelled_scenes(sigma: float, count: int, rng: torch.Generator) -> tuple[Tensor, ...]:
     """Draw as the fact sheet does: subsets uniformly, and the first object of each is told."""
     present = subsets(CELLS)[torch.randint(41, (count,), generator=rng)]
@@ -26,7 +21,7 @@ def labelled_scenes(sigma: float, count: int, rng: torch.Generator) -> tuple[Ten
     return x, torch.full((count,), sigma, dtype=torch.float64), told, present.double()
 
 
-def test_told_everything_cells_do_not_listen_to_each_other(rng: torch.Generator):
+def test_with_all_objects_marked_cells_do_not_depend_on_each_other(rng: torch.Generator):
     """T5 of the fact sheet, law of experiment 1."""
     law = scene_law((CELLS,), marks_all)
     for sigma in (0.3, 1.0, 3.0):
@@ -35,38 +30,8 @@ def test_told_everything_cells_do_not_listen_to_each_other(rng: torch.Generator)
         assert (jacobian[:, ~torch.eye(CELLS, dtype=torch.bool)] == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("sigma", "mean", "slack", "largest"),
-    [(0.3, 0.002, 0.002, 2.0), (1.0, 0.108, 0.01, 0.9), (3.0, 0.005, 0.0005, 0.04)],
-)
-def test_told_one_object_cells_listen_to_each_other(sigma, mean, slack, largest, rng):
-    """T5 of the fact sheet, law of experiment 2: largest off-diagonal over largest diagonal."""
-    law = scene_law((CELLS,), marks_one)
-    x, level, told, _ = labelled_scenes(sigma, 4_000, rng)
-    eye = torch.eye(CELLS, dtype=torch.float64)
-    of_score = ((law.jacobian(x, level, told) - eye) / sigma**2).abs()
-    off_diagonal, diagonal = (of_score * (1 - eye)).amax((1, 2)), (of_score * eye).amax((1, 2))
-    relative = off_diagonal / diagonal
-    assert relative.mean().item() == pytest.approx(mean, abs=slack)
-    assert mean < relative.max() < largest
-
-
-@pytest.mark.parametrize(
-    ("sigma", "ratio", "slack"),
-    [(0.3, 0.160, 0.06), (1.0, 0.174, 0.02), (3.0, 0.199, 0.004), (10.0, 0.201, 0.002)],
-)
-def test_telling_of_one_object_is_heard_in_every_cell(sigma, ratio, slack, rng):
-    """T5b of the fact sheet: change of the score elsewhere, relative to the told cell."""
-    law = scene_law((CELLS,), marks_one)
-    x, level, told, _ = labelled_scenes(sigma, 4_000, rng)
-    change = (law.score(x, level, told) - law.score(x, level, torch.zeros_like(told))).abs()
-    here = (change * told).sum(dim=1).mean()
-    elsewhere = (change * (1 - told)).sum(dim=1).mean() / (CELLS - 1)
-    assert (elsewhere / here).item() == pytest.approx(ratio, abs=slack)
-
-
 @pytest.mark.parametrize("cells", [6, 16])
-def test_being_told_of_one_object_speaks_against_all_others(cells: int):
+def test_one_marked_object_speaks_against_all_others(cells: int):
     """Section 5.1 item 8 of the fact sheet: the leak per other cell is -1 / (cells - 1)."""
     law = scene_law((cells,), marks_one)
     told = torch.eye(cells, dtype=torch.float64)[:2]

@@ -17,12 +17,6 @@ def test_three_seeds_have_students_interval():
     assert (found.values, found.samples, found.seeds) == ((1.0, 3.0, 2.0), (256, 256, 64), 3)
 
 
-def test_two_seeds_have_the_wide_interval_of_one_degree_of_freedom():
-    # Mean 10, standard deviation sqrt(2): 10 +- 12.7062 * sqrt(2) / sqrt(2).
-    found = over_seeds([9, 11])
-    assert (found.low, found.high) == pytest.approx((10 - 12.7062, 10 + 12.7062), rel=1e-5)
-
-
 def test_one_seed_keeps_its_own_interval_or_has_none():
     alone = over_seeds([7], [6], [9], [256])
     assert (alone.value, alone.low, alone.high, alone.seeds) == (7, 6, 9, 1)

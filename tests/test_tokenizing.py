@@ -82,17 +82,6 @@ def test_the_interval_of_perplexity_is_that_of_the_surprise_of_images():
     assert found.high == pytest.approx(math.exp(expected.high))
 
 
-def test_a_collapsed_codebook_raises_the_alarm():
-    network = Autoencoder(width=8, codes=256).build()
-    with torch.no_grad():
-        network.codebook[3:] = 1000
-    used = int(network.ids(image(8)).unique().numel())
-    assert used <= 3
-    _, alarm = codebook_use(network.ids(image(8)), 256)
-    assert alarm.startswith(f"codebook collapsed: {used} of 256 codes in use, perplexity ")
-    assert alarm.endswith("; train longer, use fewer codes or revive sooner")
-
-
 def test_the_alarm_is_about_a_tenth_of_the_codes():
     def uniform(used: int) -> Tensor:
         return (torch.arange(2600) % used).reshape(26, 10, 10)

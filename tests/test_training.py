@@ -9,7 +9,6 @@ from recombine.condition import Conditioner
 from recombine.denoiser import Preconditioned, Predicting, noise, velocity
 from recombine.models.mlp import MLP
 from recombine.objectives.diffusion import Diffusion, Dropout, StepDiffusion
-from recombine.sample.heun import Sampler
 from recombine.spelling import spelled
 from recombine.study import Cell
 from recombine.train import cosine
@@ -34,12 +33,6 @@ def test_every_field_of_a_training_is_in_its_fingerprint():
     assert set(changes) == {each.name for each in fields(Training)}
     digests = [replace(TRAINING, **{name: value}).digest for name, value in changes.items()]
     assert len({TRAINING.digest, *digests}) == 1 + len(changes)
-
-
-def test_what_is_measured_is_no_part_of_a_training():
-    other = replace(CELL, sampler=Sampler(3), measures=(), milestones=(), seeds=(4,))
-    assert other.training.digest == CELL.training.digest
-    assert not {each.name for each in fields(Budget)} & {"milestones", "seeds"}
 
 
 def test_what_cannot_be_spelled_is_refused():

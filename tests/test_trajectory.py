@@ -39,14 +39,6 @@ def test_a_concept_is_learned_from_the_first_of_three_in_a_row():
     assert trajectory.learned_at(STEPS[:2], curve(1, 1)) is None
 
 
-def test_speed_along_a_straight_line_is_its_slope():
-    steps = torch.arange(100.0, 3100, 100).double()
-    course = torch.stack([3e-4 * steps, 1 - 4e-4 * steps], dim=1)
-    # Where no blurred value has seen the ends, which are repeated.
-    middle = trajectory.speed(steps, course)[8:-8]
-    torch.testing.assert_close(middle, torch.full_like(middle, 5e-4))
-
-
 def test_speed_is_per_step_where_milestones_are_uneven():
     """A peak is blurred over milestones, whatever the steps between them."""
     peak = torch.zeros(41, 1).double()

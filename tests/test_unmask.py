@@ -1,13 +1,11 @@
 """Unmasking by predictors that know their law: what comes out can be counted."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from math import cos, pi
 
 import pytest
 import torch
-from jaxtyping import config
 from scipy.stats import chi2, kstest, norm
 from torch import Tensor
 
@@ -86,7 +84,7 @@ class Pair:
         return Predicted(law.log()[:, None, None].expand(-1, *hidden.shape[1:], -1), ())
 
 
-def test_what_is_revealed_is_heard_in_the_next_step():
+def test_the_next_step_depends_on_what_is_revealed():
     # Four tokens in eight steps: 3, 3, 3, 2, 2, 1, 0, 0 are left, never two revealed at once.
     sampler = Unmask(steps=8, noise=ANY_ORDER)
     assert [sampler.left(step, 4) for step in range(9)] == [4, 3, 3, 3, 2, 2, 1, 0, 0]
@@ -139,14 +137,6 @@ def test_without_noise_the_surest_are_kept():
     assert torch.equal(first.tokens[~first.hidden], whole[~first.hidden])
 
 
-def test_one_step_samples_everything_at_once():
-    law = Product(chances())
-    (only,) = unmasking(law, (2, 2), CONDITION, Unmask(steps=1), seeds=SEEDS)
-    assert not only.hidden.any()
-    (asked,) = law.asked
-    assert asked.all()
-
-
 MODELS = [
     Masked(7, 1, 1, LogitHead(16), width=16, layers=1, heads=2),
     Masked(7, 1, 1, MixtureHead(2, 3), width=16, layers=1, heads=2),
@@ -166,11 +156,6 @@ def test_as_many_are_hidden_as_the_schedule_says(declared: Masked, steps: int):
         left = int(49 * cos(pi / 2 * each.step / steps))
         assert (each.hidden.flatten(1).sum(1) == left).all()
     assert not seen[-1].hidden.any()
-
-
-def test_the_schedule_of_the_study_is_the_cosine():
-    left = [Unmask().left(step, 49) for step in range(13)]
-    assert left == [49, 48, 47, 45, 42, 38, 34, 29, 24, 18, 12, 6, 0]
 
 
 @each_model
@@ -235,14 +220,6 @@ def test_a_sample_does_not_depend_on_its_batch(kind: str, shape: tuple[int, ...]
     assert torch.equal(whole[3:4], draw.seeded(condition[3:4], SEEDS[3:4]))
     assert len(draw.seeded(condition, SEEDS + 1).flatten(1).unique(dim=0)) > 6
     assert not torch.equal(whole, draw.seeded(condition, SEEDS + 1))
-
-
-def test_a_network_draws_the_same_codes_in_any_batch():
-    declared = MODELS[0]
-    draw = Unmask().generator(declared.build().eval(), declared.shape)
-    assert torch.equal(
-        draw.seeded(CONDITION, SEEDS), replace(draw, batch=5).seeded(CONDITION, SEEDS)
-    )
 
 
 class Clouds:
@@ -335,7 +312,7 @@ def test_samples_have_no_history(declared: Masked):
     assert not any(state.requires_grad for state in asked)
 
 
-def test_nobody_asked_for_is_nobody_drawn():
+def test_no_condition_draws_no_sample():
     draw = Unmask().generator(Product(chances()), (2, 2))
     assert draw(CONDITION[:0], torch.Generator()).shape == (0, 2, 2)
 
@@ -354,15 +331,7 @@ def test_a_bad_sampler_is_refused(wrong, said: str):
         Unmask(**wrong)
 
 
-@pytest.fixture
-def _unhooked() -> Iterator[None]:
-    """Switch the shape checks of the tests off: a user meets our own messages."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
-
-
-@pytest.mark.usefixtures("_unhooked")
+@pytest.mark.usefixtures("unhooked")
 def test_bad_questions_are_refused():
     law = Product(chances())
     with pytest.raises(ValueError, match=r"\(side, side\) ids or .*got \(2, 3\)"):

@@ -110,10 +110,6 @@ def test_readme_is_short():
     assert max(len(line) for line in text.splitlines()) <= 120
 
 
-def test_contributing_is_short():
-    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 60
-
-
 def test_a_table_is_not_prose():
     assert prose("two words\n| a | table |\nand three more") == 5
 
