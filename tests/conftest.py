@@ -1,10 +1,12 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 from jaxtyping import config
+
+from recombine import __main__ as command_line
 
 # The same examples on every run, and no time limit: a busy machine must not fail a test.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -38,3 +40,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole")
     ran(out)
     return out
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that must be refused: exit code 2, one line on standard error, no files."""
+
+    def run(*words: str) -> str:
+        before = sorted(Path.cwd().rglob("*"))
+        assert command_line.main(words) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.startswith("recombine: ")
+        assert output.err.count("\n") == 1
+        assert sorted(Path.cwd().rglob("*")) == before
+        return output.err.removeprefix("recombine: ").strip()
+
+    return run

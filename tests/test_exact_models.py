@@ -1,11 +1,9 @@
 """Every law keeps the same contract: density, score, denoiser and Jacobian are one thing."""
 
-from collections.abc import Iterator
 from itertools import product
 
 import pytest
 import torch
-from jaxtyping import config
 from torch import Tensor
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
@@ -15,19 +13,6 @@ from recombine.models.mixture import MixtureLaw, marks_all, marks_one, scene_law
 
 SIGMA = torch.tensor([0.002, 0.3, 1.0, 80.0], dtype=torch.float64)
 SHAPE = (1, 2, 3)
-
-
-@pytest.fixture
-def rng() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
-
-
-@pytest.fixture
-def unhooked() -> Iterator[None]:
-    """Switch the shape checks of the tests off: a user meets our own messages."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 def covariances(count: int, pixels: int = 6) -> Tensor:

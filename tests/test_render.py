@@ -121,23 +121,6 @@ def real_worlds(monkeypatch: pytest.MonkeyPatch, small_worlds: None):
 Refused = Callable[..., str]
 
 
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
-    """Run a command that must be refused: exit code 2, one line on standard error, no files."""
-
-    def run(*words: str) -> str:
-        before = sorted(Path.cwd().rglob("*"))
-        assert command_line.main(words) == 2
-        output = capsys.readouterr()
-        assert output.out == ""
-        assert output.err.startswith("recombine: ")
-        assert output.err.count("\n") == 1
-        assert sorted(Path.cwd().rglob("*")) == before
-        return output.err.removeprefix("recombine: ").strip()
-
-    return run
-
-
 def rendered(*words: str) -> dict[str, Image.Image]:
     assert command_line.main(["render", "dots", "--device", "cpu", *words]) == 0
     folder = Path(words[words.index("--out") + 1])

@@ -24,23 +24,6 @@ def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run a command that must be refused: exit code 2, one line on standard error, no files."""
-
-    def run(*words: str) -> str:
-        before = sorted(Path.cwd().rglob("*"))
-        assert command_line.main(words) == 2
-        output = capsys.readouterr()
-        assert output.out == ""
-        assert output.err.startswith("recombine: ")
-        assert output.err.count("\n") == 1
-        assert sorted(Path.cwd().rglob("*")) == before
-        return output.err.removeprefix("recombine: ").strip()
-
-    return run
-
-
 def checkout(readme: str = "docs/deep/a.md") -> None:
     """Results of one run, and three pages; README.md only where it is asked for: it has figures."""
     measured = {"k_max": Measurement(9, 8, 10, n=500), "leak@T1": 0.5}

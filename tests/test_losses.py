@@ -1,0 +1,38 @@
+"""The same trainings give the same weights as before: their losses are stored.
+
+A change here is a change of numbers, and belongs into CHANGELOG under "Numbers changed".
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from recombine import run, studies
+
+LOSSES = {
+    "length:list_all": 0.8203359246253967,
+    "length:grid_one-local-guided": 0.8123577833175659,
+    "toy:denoising": 1.6946598291397095,
+    "circles:all_seen": 1.3946058750152588,
+    "concept_space:0.137": 1.1113296747207642,
+    "readers:probe": 0.6812723278999329,
+    "tokenizers:vq": 0.4542705714702606,
+    "tokenizers:kl": 0.6580439209938049,
+    "objectives:dit_kl": 1.1679918766021729,
+    "objectives:maskgit": 5.527189254760742,
+    "objectives:givt": 1.5057755708694458,
+}
+"""Of the fifth step, seed 3: the same in the first edition, bit for bit on one machine."""
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_tiny_training_has_the_loss_it_always_had(name: str, tmp_path: Path):
+    study, key = name.split(":")
+    plan = run.planned(study, studies.load(study), key, 3, True, {"steps": 5})
+    plan = replace(plan, declared=replace(plan.trained, measures=(), milestones=()))
+    run.together([plan], run.machine(torch.device("cpu")), [run.Settings(tmp_path)])
+    lines = (plan.folder(tmp_path) / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["loss"] == pytest.approx(LOSSES[name], rel=1e-6)
