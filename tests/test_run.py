@@ -3,18 +3,21 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from recombine import __main__ as command_line
 from recombine import run, studies, zoo
+from recombine.measure.subject import Findings
+from recombine.measurement import Measurement
 from recombine.results import read
 from recombine.run import Kept, session, state
 from recombine.run.kept import place
-from recombine.run.model import stream
+from recombine.run.model import MEASURING, stream
 from toy_runs import CELL, STEPS, curve, kept, ran, said, toy
 
 
@@ -71,6 +74,28 @@ def test_a_finished_run_is_not_run_again(whole: Path):
     before = (toy().folder(whole) / "results.csv").stat().st_mtime_ns
     found = ran(whole, watch=watch)
     assert found.path.stat().st_mtime_ns == before
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A measurement that is the first number of its generator."""
+
+    reader: str = "probe"
+    name: ClassVar[str] = "draw"
+
+    def __call__(self, subject: Any, generator: torch.Generator) -> Findings:
+        first = torch.rand(1, generator=generator).item()
+        return Findings({"draw": Measurement(first, None, None, 1)})
+
+    def tiny(self) -> "Draw":
+        return self
+
+
+def test_measurements_draw_numbers_of_their_own_and_rows_name_their_reader(tmp_path: Path):
+    (results,) = read(ran(tmp_path, toy(seed=4, measures=(Draw(),))).path)
+    (row,) = [each for each in results.rows if each.measurement == "draw"]
+    expected = torch.rand(1, generator=stream(4, MEASURING, torch.device("cpu"))).item()
+    assert (row.value, row.reader) == (expected, "probe")
 
 
 def test_other_measurements_are_made_of_a_trained_model(tmp_path: Path):
