@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
-LINES = {"src": 19_500, "tests": 20_000}
+LINES = {"src": 22_500, "tests": 20_000}
 """docs/decisions/004 says why, and what later studies may add."""
 FILES, TREE, RESULTS, ZOO = 450, 55_000_000, 6_000_000, 48_000_000
 """Tracked files, and bytes of all of them, of results and of shipped weights (decision 030)."""

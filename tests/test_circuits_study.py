@@ -224,15 +224,6 @@ def test_a_layer_without_influence_is_undefined_and_the_others_are_not():
     assert "jaccard@apart1" in found.measurements
 
 
-def test_tiny_measurements_are_of_one_layer_and_one_sample():
-    found = measured(MASKGIT, Circuits().tiny()).measurements
-    layers = [name for name in found if "layer" in name]
-    assert layers == ["polysemantic@layer0", "polysemantic_heads@layer0"]
-    tokens = measured(MASKGIT, TokenLocality().tiny()).measurements
-    assert tokens["token_locality@level0"].n == 4
-    assert tokens["token_locality@level2"].low is None
-
-
 def test_layers_may_be_chosen():
     found = compared_layers(subject_of(JEPA), (1,))
     assert list(found) == ["polysemantic@layer1", "polysemantic_heads@layer1"]

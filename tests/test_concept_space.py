@@ -15,7 +15,6 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from recombine import results
-from recombine.condition import ScaledValues
 from recombine.figures.concept_space import Line, draw, lines
 from recombine.linear import sim, symmetric
 from recombine.measure import trajectory
@@ -94,16 +93,6 @@ def test_no_training_shows_small_blue_circles_and_every_request_is_a_class_mean(
         assert len(scenes.colour.unique(dim=0)) == 1
         half = of.colour_separation / 2
         assert scenes.colour[0, 0].tolist() == pytest.approx([0.5 - half, 0.5 - half, 0.5 + half])
-
-
-def test_the_cells_are_the_separations_of_the_figure_and_one_of_full_scale():
-    apart = {key: cell.training.world.colour_separation for key, cell in CELLS.items()}
-    full = apart.pop("0.137-full_scale")
-    assert apart == {f"{each:g}": each for each in SEPARATIONS}
-    assert full == 0.137
-    encoders = [cell.training.conditioner.encode for cell in CELLS.values()]
-    assert encoders[:-1] == [ScaledValues(scale=0.2)] * 6
-    assert not isinstance(encoders[-1], ScaledValues)
 
 
 def test_milestones_are_even_in_their_root():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from recombine.figures.swing_by import ROWS, STAGES, draw
+from recombine.figures.swing_by import STAGES, draw
 from recombine.linear import analysis, curves, symmetric
 from recombine.linear.sim import Sim
 from recombine.measure.subject import Findings
@@ -224,16 +224,6 @@ def test_the_figures_share_one_stream_of_random_numbers_in_the_order_of_the_tabl
             assert torch.equal(of.drawn(torch.Generator().manual_seed(0)), expected)
 
 
-def test_each_figure_is_computed_three_ways():
-    for figure, (_, run) in FIGURES.items():
-        ways = {way: CELLS[f"{figure}{way}"] for way in ("", "-squared", "-code")}
-        options = {way: (of.rates_squared, of.iterate_w) for way, of in ways.items()}
-        assert options == {"": (False, False), "-squared": (True, False), "-code": (True, True)}
-        for of in ways.values():
-            assert replace(of, rates_squared=False, iterate_w=False, skip=0) == run
-        torch.testing.assert_close(ways["-code"].rates, ways[""].rates ** 2)
-
-
 def test_known_turning_points_and_descents_are_counted():
     found = AsPublished()(START, unwatched).measurements
     assert found["agreeing_share"].value == 1
@@ -368,19 +358,3 @@ def test_stages_follow_one_another_and_are_drawn_in_their_colours():
     assert (last[0][-1], last[1][-1]) == pytest.approx((1, 2), abs=1e-3)
     assert [line.get_label()[:8] for line in entries.lines] == ["$W_{11}$", "$W_{12}$", "$W_{22}$"]
     assert [line.get_linestyle() for line in entries.lines] == ["-", "--", "-"]
-
-
-def test_the_figure_has_twelve_panels_at_most_and_no_code_names():
-    few = {"starts": 2, "time": 2.0, "looks": 20}
-    keys = ["two_concepts", "figure8_caption-code", "figure10", "two_concepts-negative", "figure5"]
-    results = [recorded(key, replace(CELLS[key], **few)) for key in keys]
-    figure = draw(table(results), {})
-    assert len(figure.axes) == 3 * ROWS == 12
-    titles = [axes.get_title(loc="left") for axes in figure.axes[::3]]
-    assert titles == [
-        "random starts, rates of the theory",
-        "figure 8, numbers of the caption, as the authors' code",
-        "figure 10, rates of the theory",
-        "random starts, rates of the theory, minor entries start negative",
-    ]
-    assert len(draw(table(results[:0]), {}).axes) == 3
