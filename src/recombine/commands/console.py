@@ -31,8 +31,8 @@ def show_table(
 ) -> None:
     """Print a table; what stands in it is text, not marks of rich."""
     table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD)
-    for name in head:
-        table.add_column(name, overflow="fold")
+    for number, name in enumerate(head):
+        table.add_column(name, overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*map(Text, row))
     Console().print(table)

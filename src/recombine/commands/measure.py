@@ -61,14 +61,14 @@ def run(options: MeasureOptions) -> None:
         others = {name: each for name, each in others.items() if each}
         print_json({"subject": options.subject, "measurements": values, **others})
         return
+    if note:
+        say(f"note: {note}")
     for name, each in found.measurements.items():
         print(f"{name} {quoted(each)}")
     for name, why in found.undefined.items():
         say(f"{name} is undefined: {why}")
     for text in found.alarms:
         say(f"alarm: {text}")
-    if note:
-        say(f"note: {note}")
 
 
 def chosen_model(

@@ -22,6 +22,7 @@ from recombine.condition import EncodesPlaces
 from recombine.measure.matching import RADIUS, matched
 from recombine.measurement import Measurement
 from recombine.reader import Found
+from recombine.render import camera
 from recombine.report.files import write_bytes
 from recombine.report.picture import Place, Ring, enlarged, pictures, png, tiled
 from recombine.report.table import quoted
@@ -120,8 +121,23 @@ def chosen_places(
         same = (given[0] == given[0, late]).all(dim=1) & kept[0]
         early = options.at[int(same.byte().argmax())]
         say(f"{early} and {options.at[late]} lie in one cell: the condition holds one object there")
+    warn_of_far(training, place[0])
     places = [each for each, is_kept in zip(chosen, kept[0].tolist(), strict=True) if is_kept]
     return places, given[:, kept[0]]
+
+
+def warn_of_far(training: Training, chosen: Float[Tensor, "object 2"]) -> None:
+    """Say which places are far from all those at which training images have objects."""
+    if not isinstance(training.world, Clevr):
+        return
+    scenes = training.world.scenes(torch.arange(1024), seed=0)
+    seen = camera.places(scenes)[0][scenes.present]
+    (left, upper), (right, lower) = seen.amin(dim=0).tolist(), seen.amax(dim=0).tolist()
+    for x, y in chosen[torch.cdist(chosen, seen).amin(dim=1) > 2 * RADIUS].tolist():
+        say(
+            f"{x:g},{y:g} is far from every object of the training images (x {left:.2f} to "
+            f"{right:.2f}, y {upper:.2f} to {lower:.2f}): the model may draw nothing there"
+        )
 
 
 def is_read(training: Training) -> bool:

@@ -17,7 +17,7 @@ from recombine.report.seeds import Summary, summarised
 from recombine.report.table import interval, number
 
 NOTE = (
-    "In brackets, 95 % intervals: Student's over seeds, or of the samples where there is one seed. "
+    "In brackets, 95 % intervals: Student's over seeds that differ, otherwise of the samples. "
     "Samples a run: {samples}."
 )
 
