@@ -1,7 +1,4 @@
-"""The same trainings give the same weights as before: their losses are stored.
-
-A change here is a change of numbers, and belongs into CHANGELOG under "Numbers changed".
-"""
+"""The same trainings give the same losses as ever; CHANGELOG says so where one changes."""
 
 import json
 from dataclasses import replace

@@ -72,6 +72,7 @@ def run(options: SampleOptions) -> None:
         model = chosen_model(path, choice.chosen_device(options.device), options.steps, watch)
         places, given = chosen_places(model.training, options)
         images = model.sample(places, options.count, options.seed)
+    warn_of_far(model.training, torch.tensor(places).reshape(-1, 2))
     found = zoo.detector()(images) if is_read(model.training) else None
     hit = torch.ones(len(images), len(places), dtype=torch.bool)
     if found is not None:
@@ -121,7 +122,6 @@ def chosen_places(
         same = (given[0] == given[0, late]).all(dim=1) & kept[0]
         early = options.at[int(same.byte().argmax())]
         say(f"{early} and {options.at[late]} lie in one cell: the condition holds one object there")
-    warn_of_far(training, place[0])
     places = [each for each, is_kept in zip(chosen, kept[0].tolist(), strict=True) if is_kept]
     return places, given[:, kept[0]]
 
