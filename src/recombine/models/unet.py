@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
+from recombine.models import entry as entries
 from recombine.models.blocks import (
     Attention,
     CrossAttention,
@@ -17,15 +18,6 @@ from recombine.models.blocks import (
     rms,
     with_channels,
     zeroed,
-)
-from recombine.models.entry import (
-    Channels,
-    Entry,
-    FactorRows,
-    Tokens,
-    Vector,
-    check_counts,
-    check_image,
 )
 
 
@@ -39,7 +31,7 @@ class UNet:
 
     channels: int
     size: int
-    entry: Entry = None
+    entry: entries.Entry = None
     width: int = 64
     multipliers: tuple[int, ...] = (1, 2, 2)
     blocks: int = 2
@@ -48,7 +40,7 @@ class UNet:
     head: int = 32
 
     def __post_init__(self) -> None:
-        check_counts(self)
+        entries.check_counts(self)
         if not self.multipliers or min(self.multipliers) < 1:
             raise ValueError(f"each level has a positive multiplier; got {self.multipliers}")
         if self.size % (shrunk := self.patch * 2 ** (len(self.multipliers) - 1)):
@@ -57,9 +49,9 @@ class UNet:
             raise ValueError(
                 f"attention is at some of the sides {self.sides}; got {sorted(strange)}"
             )
-        if isinstance(self.entry, FactorRows):
+        if isinstance(self.entry, entries.FactorRows):
             raise ValueError(f"a U-Net has no tokens for factors to stand among; got {self.entry}")
-        if isinstance(self.entry, Tokens) and not self.attention:
+        if isinstance(self.entry, entries.Tokens) and not self.attention:
             raise ValueError("condition tokens need attention; got a U-Net without any")
         for side, width in zip(self.sides, self.widths, strict=True):
             if side in self.attention and width % self.head:
@@ -81,9 +73,9 @@ class UNet:
 
 
 # What studies train and the zoo ships: 3.8 million weights.
-STUDY_UNET = UNet(3, 64, Vector(256), patch=2)
+STUDY_UNET = UNet(3, 64, entries.Vector(256), patch=2)
 # For checks at a paper's size: 34 million weights.
-LARGE_UNET = UNet(3, 64, Vector(256), width=192, patch=2, head=64)
+LARGE_UNET = UNet(3, 64, entries.Vector(256), width=192, patch=2, head=64)
 
 
 class UNetModule(nn.Module):
@@ -92,10 +84,12 @@ class UNetModule(nn.Module):
     def __init__(self, of: UNet) -> None:
         super().__init__()
         self.of = of
-        maps = of.entry.count if isinstance(of.entry, Channels) else 0
+        maps = of.entry.count if isinstance(of.entry, entries.Channels) else 0
         embedding = 3 * of.width
         self.embedding = Embedding(embedding, of.entry)
-        self.tokens = TokenEmbedding(of.entry, embedding) if isinstance(of.entry, Tokens) else None
+        self.tokens = (
+            TokenEmbedding(of.entry, embedding) if isinstance(of.entry, entries.Tokens) else None
+        )
         each = [width for width in of.widths for _ in range(of.blocks)]
         self.shares = [2 * width for width in (*each, *reversed(each))]
         self.modulation = nn.Linear(embedding, sum(self.shares))
@@ -115,7 +109,7 @@ class UNetModule(nn.Module):
         clock: Float[Tensor, " batch"],
         condition: Shaped[Tensor, " batch *condition"],
     ) -> Float[Tensor, "batch channel height width"]:
-        check_image(x, self.of.channels, self.of.size)
+        entries.check_image(x, self.of.channels, self.of.size)
         clock = clock.to(x.dtype)
         context = () if self.tokens is None else self.tokens(condition, clock)
         modulation = self.modulation(self.embedding(clock, condition))
@@ -138,7 +132,7 @@ class UNetModule(nn.Module):
 
 def way(of: UNet, embedding: int) -> nn.ModuleList:
     """Return the blocks of all levels, from the finest; the last of a level may have attention."""
-    context = embedding if isinstance(of.entry, Tokens) else 0
+    context = embedding if isinstance(of.entry, entries.Tokens) else 0
     blocks = nn.ModuleList()
     for side, width in zip(of.sides, of.widths, strict=True):
         heads = width // of.head if side in of.attention else 0
