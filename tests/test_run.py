@@ -217,6 +217,7 @@ def test_measuring_again_gives_the_numbers_of_the_run(
         (["measure", "nowhere"], "study 'nowhere' is not one of"),
         (["measure", "toy"], "has no checkpoint"),
         (["measure", "."], "has no checkpoint; expected the folder of a run"),
+        (["measure", "zoo:probe", "--what", "composition"], "was trained by Classification"),
     ],
 )
 def test_wrong_use_is_said_in_one_line(

@@ -1,7 +1,7 @@
 """Autoencoding: reconstruct an image from its latents, and keep these few or near unit noise."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,8 @@ class Autoencoding(Objective):
     codes against how far codes are from their latents (van den Oord et al. 2017). A code that was
     not used for more than `revive_after` steps is put where a latent is.
     """
+
+    generates: ClassVar[bool] = False
 
     kl: float = 1e-6
     commitment: float = 0.25

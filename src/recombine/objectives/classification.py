@@ -5,6 +5,7 @@ A probe has to read what models draw, so it does not see renders as they are.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,8 @@ class Classification(Objective):
 
     `counts` are how many concepts each factor has.
     """
+
+    generates: ClassVar[bool] = False
 
     counts: tuple[int, ...] = tuple(Probe().counts)
     noise: float = 0.1

@@ -5,6 +5,7 @@ The detector has to read what models draw, so it never sees a render as it is.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -129,6 +130,8 @@ class Detection(Objective):
     so that counting is learned first. A centre's bump is `bump` cells wide: the closest two
     centres (2.5 cells) have a dip between them.
     """
+
+    generates: ClassVar[bool] = False
 
     augmentation: Augmentation | None = Augmentation()
     bump: float = 1.0

@@ -57,15 +57,19 @@ class Model:
         return zoo.reader(name, self.device)
 
     def images(
-        self, condition: Float[Tensor, " batch *condition"], generator: torch.Generator
+        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
     ) -> Float[Tensor, " batch *image"]:
         """Draw one image per row of the condition."""
         return self.training.view.back(self.drawn(condition, generator))
 
     def drawn(
-        self, condition: Float[Tensor, " batch *condition"], generator: torch.Generator
+        self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
     ) -> Shaped[Tensor, " batch *seen"]:
         """Draw what the model sees of one image per row of the condition."""
+        # Readers and tokenizers say so themselves.
+        if not getattr(self.training.objective, "generates", True):
+            kind = type(self.training.objective).__name__
+            raise ValueError(f"samples need a generative model; this one was trained by {kind}")
         # A small batch stays in the cache of a CPU and moves the bar; a GPU wants a large one.
         batch = 16 if self.device.type == "cpu" else 256
         shape = self.training.shape
