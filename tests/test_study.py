@@ -10,7 +10,7 @@ import torch
 from recombine import studies
 from recombine.measure.subject import Findings
 from recombine.spelling import spelled
-from recombine.study import Axis, Cell, Computation, Level, Watched, study
+from recombine.study import Axis, Level, Watched, study
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,6 @@ def test_cells_with_equal_trainings_share_a_folder():
     assert length.folder("grid_one-local") == length.folder("grid_one-local-guided")
     assert length.folder("grid_one-local-guided") == "grid_one-local-guided"
     assert length.folder("grid_all") == "grid_all"
-    assert isinstance(length.cells["grid_all"], Cell)
-    assert not isinstance(length.cells["grid_all"], Computation)
 
 
 def test_what_is_chosen_is_named_or_refused():

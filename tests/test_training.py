@@ -1,6 +1,6 @@
 """A training: what its weights depend on, and nothing else."""
 
-from dataclasses import fields, replace
+from dataclasses import field, fields, make_dataclass, replace
 
 import pytest
 import torch
@@ -9,11 +9,11 @@ from recombine.condition import Conditioner
 from recombine.denoiser import Preconditioned, Predicting, noise, velocity
 from recombine.models.mlp import MLP
 from recombine.objectives.diffusion import Diffusion, Dropout, StepDiffusion
-from recombine.spelling import spelled
+from recombine.spelling import LATER, spelled
 from recombine.study import Cell
 from recombine.train import cosine
 from recombine.training import Budget, Training
-from recombine.views import Centred, Unchanged
+from recombine.views import Unchanged
 from recombine.worlds.circles import Circles
 from recombine.worlds.shapes2d import Shapes2D
 
@@ -33,6 +33,12 @@ def test_every_field_of_a_training_is_in_its_fingerprint():
     assert set(changes) == {each.name for each in fields(Training)}
     digests = [replace(TRAINING, **{name: value}).digest for name, value in changes.items()]
     assert len({TRAINING.digest, *digests}) == 1 + len(changes)
+
+
+def test_a_field_that_came_later_is_spelled_once_it_is_used():
+    later = field(default=0, metadata={LATER: True})
+    kind = make_dataclass("Kind", [("old", int), ("new", int, later)])
+    assert (spelled(kind(1)), spelled(kind(1, 2))) == ("Kind(old=1)", "Kind(old=1, new=2)")
 
 
 def test_what_cannot_be_spelled_is_refused():
@@ -103,10 +109,3 @@ def test_a_seed_fixes_the_first_weights_and_leaves_other_random_numbers_alone():
     assert torch.equal(torch.rand(1), expected)
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_images_are_centred_for_a_denoiser_and_come_back():
-    image = torch.rand(2, 3, 4, 4)
-    assert Centred()(torch.zeros(1)) == -1
-    assert Centred()(torch.ones(1)) == 1
-    torch.testing.assert_close(Centred().back(Centred()(image)), image)
