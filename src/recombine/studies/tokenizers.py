@@ -68,7 +68,7 @@ def faces(cell: Cell) -> Cell:
 def _moved(cell: Cell, world: Shapes2D | Shapes3D | CelebA, measure: Tokenizing) -> Cell:
     network = cell.training.network
     if not isinstance(world, Shapes2D):
-        network = Autoencoder(world.size, codes=network.codes)
+        network = Autoencoder(world.size, codes=None if network == KL else VQ.codes)
     training = replace(cell.training, world=world, network=network)
     return replace(cell, training=training, measures=(measure,))
 
