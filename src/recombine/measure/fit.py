@@ -30,7 +30,7 @@ mixes with its neighbours: the weight q of a Gaussian's first neighbour, q^4 of 
 KINDS = tuple(SHAPES.index(name) for name in FLAT)
 MOST_MIXED = 0.95
 """A blur of 3.1 pixels."""
-CHUNK = 128
+CHUNK = {"cpu": 128, "cuda": 4096}
 """So many images are fitted at once, so that memory is bounded."""
 STEPS = 10
 BLUR = 1.5
@@ -41,8 +41,8 @@ BLUR = 1.5
 class Limits:
     """How far an image may be from a render; each limit bears the name of a field of `Fitted`."""
 
-    misfit: float = 0.13
-    second_colour: float = 0.13
+    misfit: float = 0.1
+    second_colour: float = 0.12
     size_off: float = 0.04
     colour_off: float = 0.06
     opacity_off: float = 0.1
@@ -50,7 +50,7 @@ class Limits:
     cut: float = 0.3
     ink_off: float = 0.15
     pieces_off: float = 0.5
-    margin: float = 10.0
+    margin: float = 2.5
 
     def scaled(self, strictness: float) -> "Limits":
         """Return limits so many times as strict: at 2, half as far off is allowed."""
@@ -71,8 +71,8 @@ class Fitted:
     pixels, and `blur` is the width of a Gaussian in pixels. `unexplained` is the share of the
     missing light's energy that the fit leaves, `rms` the same per pixel and channel. `misfit` is
     the largest difference in coverage, `second_colour` the largest in colour, over 3 x 3 pixels.
-    `margin` is how much better the best shape explains the image than the second best, in variances
-    of what remains; it is negative if the best is no shape of the world. `ink` is in the area of
+    `margin` is how much more the second-best shape leaves unexplained, in what the best one leaves
+    near the shape beyond the noise elsewhere; it is negative if the best is no shape of the world. `ink` is in the area of
     the composition, `cut` is how many pixels the shape reaches beyond the border.
     """
 
@@ -136,7 +136,7 @@ class Fit:
             raise ValueError(f"this reader sees images of 3 x {side} x {side}; got {shape}")
         if not images.isfinite().all():
             raise ValueError("an image is made of finite numbers; got one that is not")
-        parts = [self._chunk(part) for part in images.split(CHUNK)]
+        parts = [self._chunk(part) for part in images.split(CHUNK.get(images.device.type, 128))]
         joined = {
             each.name: torch.cat([getattr(part, each.name) for part in parts])
             for each in fields(Fitted)
@@ -170,8 +170,6 @@ def _described(
     amplitude, mine = _amplitude(missing, share)
     rest = missing - amplitude[..., None, None] * share[:, None]
     others = energy.scatter(1, every[:, None], torch.inf).amin(dim=1)
-    # Eight bits per channel are an error of this variance at the least.
-    variance = mine / missing[0].numel() + 1 / 255**2
     place, blur = pose[:, :2], _width(pose[:, 3])
     size = pose[:, 2].exp()
 
@@ -195,7 +193,7 @@ def _described(
         "rms": (mine / missing[0].numel()).sqrt(),
         "misfit": along,
         "second_colour": across,
-        "margin": (others - mine) / variance,
+        "margin": (others - mine) / _structured(rest, share),
         "ink": ink,
         "size_off": exact.abs() - log(jitter),
         "colour_off": colour_off,
@@ -238,6 +236,16 @@ def _ink(missing: Images, amplitude: Float[Tensor, "batch 3"], share: Tensor) ->
     """Return the missing light of the fitted colour where the shape is, in pixels."""
     near = (share > 0.02) / amplitude.square().sum(dim=1).clamp(min=1e-9)[:, None, None]
     return (torch.einsum("bchw,bc->bhw", missing, amplitude) * near).sum(dim=(1, 2))
+
+
+def _structured(rest: Images, share: Tensor) -> Numbers:
+    """Return the energy of what remains near the shape beyond that of the noise elsewhere."""
+    near = (F.max_pool2d(share[:, None], 3, stride=1, padding=1) > 0.02).to(rest)
+    count = 3 * near.sum(dim=(1, 2, 3))
+    here, elsewhere = ((rest.square() * part).sum(dim=(1, 2, 3)) for part in (near, 1 - near))
+    noise = elsewhere / (rest[0].numel() - count).clamp(min=1)
+    # Eight bits per channel are an error of this variance at the least.
+    return (here - count * noise).clamp(min=0) + count / (12 * 255**2)
 
 
 def _peaks(rest: Images, amplitude: Float[Tensor, "batch 3"]) -> tuple[Numbers, Numbers]:

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from recombine.draw import uniform, whole
-from recombine.render.raster import FLAT, blurred, coverage
+from recombine.render.raster import FLAT, TRIANGLE, blurred, coverage
 from recombine.scene import SHAPES, Scenes, concatenate
-from recombine.worlds.shapes2d import COLOURS, EXTENT, PIXEL, Shapes2D
+from recombine.worlds.shapes2d import COLOURS, EXTENT, Shapes2D
 
 Drawing: TypeAlias = Float[Tensor, "batch 3 height width"]
 Index: TypeAlias = Int[Tensor, " batch"]
@@ -31,8 +31,6 @@ FIRST_DRAW = 100
 """Draws of debris have numbers from here on, other than those of scenes."""
 FINE = 8
 """So many points along each axis of a pixel."""
-FAINTEST = 0.5
-"""Two pieces, halves or colours differ by so much at the least."""
 
 
 def debris(world: Shapes2D, kind: str, index: Index, seed: int) -> Drawing:
@@ -85,11 +83,10 @@ def _mixture(world: Shapes2D, index: Index, seed: int) -> Drawing:
     scenes = world.scenes(index, seed)
     kinds = scenes.shape.new_tensor([SHAPES.index(name) for name in FLAT])
     mine = (scenes.shape == kinds).long().argmax(dim=1)
-    other = kinds[(mine + 1 + _chosen(seed, index, 0, len(FLAT) - 1)) % len(FLAT)]
-    same_area = replace(world, shapes=FLAT).radii.to(scenes.size)[:, 0]
-    number = (mine + 1 + _chosen(seed, index, 0, len(FLAT) - 1)) % len(FLAT)
-    size = scenes.size * (same_area[number] / same_area[mine])[:, None]
-    changed = replace(scenes, shape=other[:, None], size=size)
+    other = (mine + 1 + _chosen(seed, index, 0, len(FLAT) - 1)) % len(FLAT)
+    radius = replace(world, shapes=FLAT, among=()).radii.to(scenes.size)[:, 0]
+    size = scenes.size * (radius[other] / radius[mine])[:, None]
+    changed = replace(scenes, shape=kinds[other][:, None], size=size)
     return (world.image(scenes) + world.image(changed)) / 2
 
 
@@ -150,6 +147,8 @@ def _clipped(world: Shapes2D, index: Index, seed: int) -> Drawing:
     scenes = world.scenes(index, seed)
     beyond = EXTENT - scenes.size[:, 0] * (1 - _drawn(seed, index, 0, 0.25, 0.5))
     side = _chosen(seed, index, 1, 4)
+    # A triangle that stands on the border is a smaller triangle, and no debris.
+    side = torch.where((scenes.shape[:, 0] == TRIANGLE) & (side == 1), 3, side)
     place = scenes.position[:, 0].clone()
     rows = torch.arange(len(index), device=index.device)
     place[rows, side % 2] = torch.where(side < 2, beyond, -beyond)
@@ -198,7 +197,7 @@ def _splinter(right: Where, down: Where, vary: Tensor) -> Tensor:
 
 def _egg(right: Where, down: Where, vary: Tensor) -> Tensor:
     """A disc with a straight flank."""
-    return (right**2 + down**2 < 1.15) & (right < 0.25 + 0.4 * vary)
+    return (right**2 + down**2 < 1.15) & (right < 0.3 + 0.4 * vary)
 
 
 def _of_outline(inside: Inside) -> Callable[[Shapes2D, Index, int], Drawing]:
