@@ -44,6 +44,9 @@ class Model:
     def images(self, condition: Tensor, generator: torch.Generator) -> Tensor:
         return self.draw(condition, generator)
 
+    def drawn(self, condition: Tensor, generator: torch.Generator) -> Tensor:
+        return self.draw(condition, generator)
+
     def reader(self, name: str) -> Any:
         return self.readers[name] if self.readers else zoo.reader(name, self.device)
 

@@ -20,7 +20,7 @@ from recombine.objectives.masked import MaskedCrossEntropy
 from recombine.scene import concept_rows
 from recombine.views import Unchanged
 from recombine.worlds.circles import Circles
-from recombine.worlds.shapes2d import BINARY, Shapes2D
+from recombine.worlds.shapes2d import BINARY, PAPER
 from subjects import CPU, Model, training
 
 LABELS = Conditioner(all_objects, Labels((2, 2, 2)))
@@ -28,7 +28,7 @@ EVERY = BINARY.compositions
 
 
 def parts(**others: Any) -> SimpleNamespace:
-    return training(**{"world": Shapes2D(among=BINARY.seen), "conditioner": LABELS, **others})
+    return training(**{"world": replace(PAPER, among=BINARY.seen), "conditioner": LABELS, **others})
 
 
 def measured(
@@ -42,7 +42,7 @@ def measured(
 def circles_only(condition: Tensor, generator: torch.Generator) -> Tensor:
     """A model that knows no triangles: circles in their place, of the right size and colour."""
     samples = len(condition) // len(EVERY)
-    drawn = [fresh(Shapes2D(), ("circle", *which[1:]), samples, CPU, first=500) for which in EVERY]
+    drawn = [fresh(PAPER, ("circle", *which[1:]), samples, CPU, first=500) for which in EVERY]
     return torch.cat(drawn)
 
 
@@ -110,7 +110,7 @@ def test_of_each_level_some_compositions_are_sampled():
     assert Composition().sampled == Composition().tiny().sampled == EVERY
 
     def true(condition: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.cat([fresh(Shapes2D(), which, 2, CPU) for which in few.sampled])
+        return torch.cat([fresh(PAPER, which, 2, CPU) for which in few.sampled])
 
     found = measured(true, few)
     first = "-".join(BINARY.at(1)[0])
@@ -165,7 +165,7 @@ def test_the_spread_of_targets_is_the_least_of_the_layers(normalised: bool):
     found = targets_spread(Composition(), subject)
     assert found.measurements["target_rank"].n == 4 * OF_EACH
     assert found.alarms == ()
-    image = torch.cat([fresh(Shapes2D(), which, OF_EACH, CPU) for which in BINARY.at(0)])
+    image = torch.cat([fresh(PAPER, which, OF_EACH, CPU) for which in BINARY.at(0)])
     condition = conditions(Composition(), subject, BINARY.at(0), OF_EACH)
     with torch.no_grad():
         states = subject.precise(Coarse()(image), torch.zeros(64, 7, 7).bool(), condition).states

@@ -25,7 +25,8 @@ from recombine.worlds.files.celeba import CELEBA, CelebA
 from recombine.worlds.shapes2d import Shapes2D
 from recombine.worlds.shapes3d import SHAPES3D_240, Shapes3D
 
-VQ, KL = Autoencoder(), Autoencoder(codes=None)
+VQ, KL = Autoencoder(width=32), Autoencoder(width=32, codes=None)
+"""The tokenizers of Shapes2D."""
 FACES = CelebA(Path("celeba"))
 GRID = Shapes2D().factors
 EVERY = Split("every composition", GRID, tuple(compositions(GRID)))
@@ -35,7 +36,7 @@ BASE = Cell(
     Training(
         world=Shapes2D(),
         network=VQ,
-        budget=Budget(4_000, 128, 1e-3, warm_up=50, decay=cosine, ema=0.99),
+        budget=Budget(6_000, 64, 1e-3, warm_up=50, decay=cosine, ema=0.99),
         conditioner=Conditioner(no_object),
         objective=Autoencoding(),
     ),
@@ -65,8 +66,9 @@ def faces(cell: Cell) -> Cell:
 
 
 def _moved(cell: Cell, world: Shapes2D | Shapes3D | CelebA, measure: Tokenizing) -> Cell:
-    codes = VQ.codes if cell.training.network == VQ else None
-    network = Autoencoder(world.size, codes=codes)
+    network = cell.training.network
+    if not isinstance(world, Shapes2D):
+        network = Autoencoder(world.size, codes=None if network == KL else VQ.codes)
     training = replace(cell.training, world=world, network=network)
     return replace(cell, training=training, measures=(measure,))
 
