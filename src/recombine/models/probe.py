@@ -20,15 +20,19 @@ from recombine.worlds.shapes2d import Shapes2D
 
 @dataclass(frozen=True)
 class Probe:
-    """A network with a logit for every concept of every factor, side by side."""
+    """A network with a logit for every concept of every factor, side by side.
+
+    One that `rejects` has a last logit, for "nothing valid".
+    """
 
     size: int = 28
     factors: tuple[Factor, ...] = Shapes2D().factors
     width: int = 48
     linear: bool = False
+    rejects: bool = False
 
     def __post_init__(self) -> None:
-        check_counts(self, "linear")
+        check_counts(self, "linear", "rejects")
         if not self.factors:
             raise ValueError("a probe reads at least one factor; got none")
 
@@ -58,7 +62,7 @@ class ProbeModule(nn.Module):
             nn.Conv2d(inputs, outputs, 3, stride, padding=1) for inputs, outputs, stride in steps
         )
         seen = 3 * of.size**2 if of.linear else 2 * of.width * (-(-of.size // 4)) ** 2
-        self.outlet = nn.Linear(seen, sum(of.counts))
+        self.outlet = nn.Linear(seen, sum(of.counts) + of.rejects)
 
     def forward(
         self, images: Float[Tensor, "batch 3 height width"]
@@ -72,7 +76,7 @@ class ProbeModule(nn.Module):
 
 @dataclass(frozen=True)
 class ProbeReader:
-    """Images in [0, 1] -> the number of the concept of each factor."""
+    """Images in [0, 1] -> the number of the concept of each factor, -1 where nothing is valid."""
 
     network: Any
     of: Probe
@@ -80,5 +84,7 @@ class ProbeReader:
     def __call__(
         self, images: Float[Tensor, "batch 3 height width"]
     ) -> Int[Tensor, "batch factor"]:
-        logits = self.network(images.clamp(0, 1)).float().split(self.of.counts, dim=1)
-        return torch.stack([each.argmax(dim=1) for each in logits], dim=1)
+        logits = self.network(images.clamp(0, 1)).float()
+        parts = logits[:, : sum(self.of.counts)].split(self.of.counts, dim=1)
+        rows = torch.stack([each.argmax(dim=1) for each in parts], dim=1)
+        return torch.where(logits[:, -1:] > 0, -1, rows) if self.of.rejects else rows
