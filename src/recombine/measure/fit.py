@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recombine.measure.subject import inapplicable
 from recombine.render.raster import AREA, FLAT, TRIANGLE, coverage, flat_scenes
 from recombine.scene import SHAPES
 from recombine.worlds.shapes2d import COLOURS, EXTENT, Shapes2D
@@ -152,6 +153,13 @@ class Fit:
         every = torch.tensor(mine, device=images.device)[shape]
         pose = torch.stack(poses, dim=1)[torch.arange(len(images)), every]
         return _described(self.world, missing, shape, every, pose, energy)
+
+
+def fit_of(world: object) -> Fit:
+    """Return the reader of a world by rendering, or say what it needs."""
+    if not isinstance(world, Shapes2D):
+        raise inapplicable("fit", "images of Shapes2D", world)
+    return Fit(world)
 
 
 def _described(
@@ -383,9 +391,7 @@ def _drawn(kind: int, pose: Poses, side: int) -> Float[Tensor, "batch {side} {si
     return mixing @ _sharp(kind, pose, side) @ mixing.mT
 
 
-def _drawn_with_slopes(
-    kind: int, pose: Poses, side: int
-) -> Float[Tensor, "batch 5 {side} {side}"]:
+def _drawn_with_slopes(kind: int, pose: Poses, side: int) -> Float[Tensor, "batch 5 {side} {side}"]:
     """Return the blurred coverage, and its slope along each number of the pose."""
     near = 1e-4
     moved = pose[:, None].repeat(1, 4, 1)

@@ -16,6 +16,7 @@ from recombine.condition import EncodesPlaces
 from recombine.denoiser import Denoiser
 from recombine.draw import bits
 from recombine.measure import MEASURES
+from recombine.measure.fit import fit_of
 from recombine.measure.subject import Findings, Measure, joined
 from recombine.measurement import Measurement
 from recombine.report.files import naming
@@ -53,7 +54,9 @@ class Model:
         return self.denoiser if self.plain is None else self.plain
 
     def reader(self, name: str) -> Any:
-        """Return a shipped reader of images: the detector or the probe."""
+        """Return a reader of images: the shipped detector or probe, or the fit of this world."""
+        if name == "fit":
+            return fit_of(self.training.world)
         return zoo.reader(name, self.device)
 
     def images(
