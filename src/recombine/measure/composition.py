@@ -14,11 +14,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from recombine.measure.fit import Fit
 from recombine.measure.renders import fresh, means, single_object_world
 from recombine.measure.subject import Curve, Findings, Subject, joined
 from recombine.measurement import Measurement
-from recombine.reader import FactorReader
+from recombine.reader import Reading
 from recombine.scene import Concepts, concept_rows
 from recombine.split import Split
 from recombine.worlds.shapes2d import BINARY
@@ -30,28 +29,8 @@ COMPOSITIONS, OF_EACH = 16, 16
 each."""
 SHOWN = 32
 """Compositions on a sheet of samples."""
-STRICTNESS = {"_strict": 2.0, "_lenient": 0.5}
+LIMITS = {"_strict": 0.5, "_lenient": 2.0}
 """With every limit of the reader at half and at double: a conclusion must survive both."""
-
-
-@dataclass(frozen=True)
-class Graded:
-    """The nearest concepts of images, and which images are valid: as read, strictly, leniently."""
-
-    concepts: Int[Tensor, "batch factor"]
-    valid: Mapping[str, Bool[Tensor, " batch"]]
-
-
-def graded(reader: FactorReader, images: Tensor) -> Graded:
-    """Read images; how strict a reader is can only be changed for one that fits renders."""
-    if not isinstance(reader, Fit):
-        rows = reader(images)
-        return Graded(rows, {"": (rows >= 0).all(dim=1)})
-    read = reader.fitted(images)
-    others = {
-        name: read.judged(reader.limits.scaled(each)).valid for name, each in STRICTNESS.items()
-    }
-    return Graded(read.concepts, {"": read.valid, **others})
 
 
 @dataclass(frozen=True)
@@ -125,10 +104,10 @@ class Composition:
         )
         through = training.view.back(training.view(others))
         reader = subject.reader(self.reader)
-        read = graded(reader, drawn.float().clamp(0, 1))
+        read = reader(drawn.float().clamp(0, 1))
         found = self._rates(read, "") | self._factors(read) | self._chance(read)
         for whose, images in (("_ceiling", true), ("_view", through)):
-            found |= self._rates(graded(reader, images.float().clamp(0, 1)), whose)
+            found |= self._rates(reader(images.float().clamp(0, 1)), whose)
         first = dict(zip(which, drawn[:: self.samples].clamp(0, 1), strict=True))
         sheets = {
             name: torch.stack([first[each] for each in self.groups[name][:SHOWN]])
@@ -138,19 +117,20 @@ class Composition:
             [Findings(found, images=sheets, arrays=arrays), targets_spread(self, subject)]
         )
 
-    def _rates(self, read: Graded, whose: str) -> dict[str, Measurement]:
+    def _rates(self, read: Reading, whose: str) -> dict[str, Measurement]:
         """Return how often each group is right and valid, also to other limits of validity."""
         right = self._right(read.concepts).all(dim=-1)
         found = {}
-        for name, valid in read.valid.items():
+        limits = {"": read.valid, **{name: read.within(each) for name, each in LIMITS.items()}}
+        for name, valid in limits.items():
             good = right & valid.view_as(right)
             for group, mine in self._members().items():
                 found[f"accuracy{name}{whose}@{group}"] = _rate(good[mine].flatten())
         for group, mine in self._members().items():
-            found[f"valid{whose}@{group}"] = _rate(read.valid[""].view_as(right)[mine].flatten())
+            found[f"valid{whose}@{group}"] = _rate(read.valid.view_as(right)[mine].flatten())
         return found
 
-    def _factors(self, read: Graded) -> dict[str, Measurement]:
+    def _factors(self, read: Reading) -> dict[str, Measurement]:
         """Return how often each factor is right, valid or not, and the accuracy by composition."""
         right = self._right(read.concepts)
         found = {}
@@ -158,15 +138,14 @@ class Composition:
             found[f"all_right@{group}"] = _rate(right[mine].all(dim=-1).flatten())
             for factor, good in zip(self.split.factors, right[mine].unbind(dim=-1), strict=True):
                 found[f"{factor.name}_right@{group}"] = _rate(good.flatten())
-        good = right.all(dim=-1) & read.valid[""].view(len(right), -1)
+        good = right.all(dim=-1) & read.valid.view(len(right), -1)
         for which, each in zip(self.sampled, good, strict=True):
             found[f"accuracy@{'-'.join(which)}"] = _rate(each)
         return found
 
-    def _chance(self, read: Graded) -> dict[str, Measurement]:
+    def _chance(self, read: Reading) -> dict[str, Measurement]:
         """Return the accuracy of samples that are compared with any condition of their group."""
-        rows = torch.where(read.valid[""][:, None], read.concepts, -1)
-        rows, found = rows.view(len(self.sampled), self.samples, -1), {}
+        rows, found = read.rows.view(len(self.sampled), self.samples, -1), {}
         for group, mine in self._members().items():
             requested = concept_rows(self.split.factors, self.sampled).to(rows.device)[mine]
             same = (rows[mine].flatten(0, 1)[:, None] == requested).all(dim=-1).double()

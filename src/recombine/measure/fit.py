@@ -53,12 +53,12 @@ class Limits:
     pieces_off: float = 0.5
     margin: float = 2.5
 
-    def scaled(self, strictness: float) -> "Limits":
-        """Return limits so many times as strict: at 2, half as far off is allowed."""
-        if not strictness > 0:
-            raise ValueError(f"strictness is above 0; got {strictness}")
-        far = {each.name: getattr(self, each.name) / strictness for each in fields(self)}
-        return Limits(**far | {"margin": self.margin * strictness})
+    def scaled(self, factor: float) -> "Limits":
+        """Return every limit times a factor: with 0.5, only half as far off is allowed."""
+        if not factor > 0:
+            raise ValueError(f"limits are multiplied by a factor above 0; got {factor}")
+        far = {each.name: getattr(self, each.name) * factor for each in fields(self)}
+        return Limits(**far | {"margin": self.margin / factor})
 
 
 LIMITS = Limits()
@@ -96,37 +96,38 @@ class Fitted:
     ink_off: Numbers
     pieces_off: Numbers
     cut: Numbers
-    valid: Bool[Tensor, " batch"]
+    limits: Limits
 
     @property
     def rows(self) -> Int[Tensor, "batch factor"]:
         """The concepts where the image is valid, and -1 where it is not."""
         return torch.where(self.valid[:, None], self.concepts, -1)
 
-    def judged(self, limits: Limits) -> "Fitted":
-        """Return the same fit, valid within these limits."""
-        return replace(self, valid=torch.stack([*self.within(limits).values()]).all(dim=0))
+    @property
+    def valid(self) -> Bool[Tensor, " batch"]:
+        """Whether an image is within every limit."""
+        return self.within(1.0)
 
-    def within(self, limits: Limits) -> dict[str, Bool[Tensor, " batch"]]:
+    def within(self, factor: float) -> Bool[Tensor, " batch"]:
+        """Return whether an image is valid when every limit is multiplied by this factor."""
+        return torch.stack([*self.kept(self.limits.scaled(factor)).values()]).all(dim=0)
+
+    def kept(self, limits: Limits) -> dict[str, Bool[Tensor, " batch"]]:
         """Return whether each limit is kept."""
         far = {each.name: getattr(limits, each.name) for each in fields(limits)}
         least = far.pop("margin")
-        kept = {name: getattr(self, name) <= most for name, most in far.items()}
-        return kept | {"margin": self.margin >= least}
+        within = {name: getattr(self, name) <= most for name, most in far.items()}
+        return within | {"margin": self.margin >= least}
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The reader of images of a world by rendering; -1 is read where nothing is valid."""
+    """The reader of images of a world by rendering."""
 
     world: Shapes2D
     limits: Limits = LIMITS
 
-    def __call__(self, images: Images) -> Int[Tensor, "batch factor"]:
-        """Return the number of the concept of each factor, and -1 for what is not valid."""
-        return self.fitted(images).rows
-
-    def fitted(self, images: Images) -> Fitted:
+    def __call__(self, images: Images) -> Fitted:
         """Return all that is fitted, in the precision of 64 bits, rounded.
 
         Rounding makes the answer independent of batch size and order: sums differ by 1e-15.
@@ -141,8 +142,9 @@ class Fit:
         joined = {
             each.name: torch.cat([getattr(part, each.name) for part in parts])
             for each in fields(Fitted)
+            if each.name != "limits"
         }
-        return Fitted(**joined).judged(self.limits)
+        return Fitted(**joined, limits=self.limits)
 
     def _chunk(self, images: Images) -> Fitted:
         missing = 1 - images.double().clamp(0, 1)
@@ -152,7 +154,7 @@ class Fit:
         shape = energy[:, mine].argmin(dim=1)
         every = torch.tensor(mine, device=images.device)[shape]
         pose = torch.stack(poses, dim=1)[torch.arange(len(images)), every]
-        return _described(self.world, missing, shape, every, pose, energy)
+        return _described(self, missing, shape, every, pose, energy)
 
 
 def fit_of(world: object) -> Fit:
@@ -163,7 +165,7 @@ def fit_of(world: object) -> Fit:
 
 
 def _described(
-    world: Shapes2D,
+    reader: Fit,
     missing: Images,
     shape: Int[Tensor, " batch"],
     every: Int[Tensor, " batch"],
@@ -171,7 +173,7 @@ def _described(
     energy: Float[Tensor, "batch shape"],
 ) -> Fitted:
     """Describe the fit of each image, and how far it is from what is allowed."""
-    side = world.size
+    world, side = reader.world, reader.world.size
     share = missing.new_zeros(len(missing), side, side)
     for number, kind in enumerate(KINDS):
         share[every == number] = _drawn(kind, pose[every == number], side)
@@ -213,8 +215,7 @@ def _described(
     }
     rounded = {name: (value * 2**16).round() / 2**16 for name, value in numbers.items()}
     concepts = torch.stack([shape, which, colour], dim=1)
-    valid = torch.zeros_like(shape, dtype=torch.bool)
-    return Fitted(concepts=concepts, pieces=pieces, valid=valid, **rounded)
+    return Fitted(concepts=concepts, pieces=pieces, limits=reader.limits, **rounded)
 
 
 def _named_colour(

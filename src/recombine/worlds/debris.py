@@ -29,7 +29,7 @@ varies the outline, from 0 to 1."""
 
 FIRST_DRAW = 100
 """Draws of debris have numbers from here on, other than those of scenes."""
-FINE = 8
+FINE = 4
 """So many points along each axis of a pixel."""
 
 
