@@ -17,8 +17,8 @@ from torch import Tensor
 from recombine.measure.renders import fresh, means, single_object_world
 from recombine.measure.subject import Curve, Findings, Subject, joined
 from recombine.measurement import Measurement
-from recombine.reader import Reading
-from recombine.scene import Concepts, concept_rows
+from recombine.reader import FactorReader, Reading
+from recombine.scene import Concepts, Factor, concept_rows
 from recombine.split import Split
 from recombine.worlds.shapes2d import BINARY
 
@@ -222,29 +222,17 @@ def targets_spread(measure: Composition, subject: Subject) -> Findings:
     return Findings(found, alarms=tuple(alarms))
 
 
-def accuracies(
-    split: Split, read: Mapping[Concepts, Int[Tensor, "sample factor"]], whose: str = ""
+def read_again(
+    kept: Mapping[str, Tensor], view: Any, factors: Sequence[Factor], reader: FactorReader
 ) -> dict[str, Measurement]:
-    """Return how often what was read is the composition, by composition, level and factor.
-
-    `whose` is added to every name: "_noisy" for renders with noise.
-    """
-    right = {
-        which: rows == concept_rows(split.factors, (which,)).to(rows.device)
-        for which, rows in read.items()
-    }
-    found = {}
-    for which, each in right.items():
-        found[f"accuracy{whose}@{'-'.join(which)}"] = _rate(each.all(dim=1))
-    for level in split.levels:
-        mine = [right[which] for which in split.at(level) if which in right]
-        if not mine:
-            continue
-        pooled = torch.cat(mine)
-        found[f"accuracy{whose}@level{level}"] = _rate(pooled.all(dim=1))
-        for factor, good in zip(split.factors, pooled.unbind(dim=1), strict=True):
-            found[f"{factor.name}_right{whose}@level{level}"] = _rate(good)
-    return found
+    """Read kept samples with another reader; they must be decoded by the weights they are from."""
+    if bytes(kept["decoder"].tolist()).hex() != view.decoder:
+        raise ValueError(f"these samples are for another decoder than {view}")
+    samples, rows = kept["samples"], kept["sampled"]
+    read = reader(view.back(view.restored(samples.flatten(0, 1))).float().clamp(0, 1))
+    right = (read.concepts.view(*samples.shape[:2], len(factors)) == rows[:, None]).all(dim=-1)
+    valid = read.valid.view_as(right)
+    return {"accuracy@test": _rate((right & valid).flatten()), "valid@test": _rate(valid.flatten())}
 
 
 def _rate(good: Bool[Tensor, " sample"]) -> Measurement:

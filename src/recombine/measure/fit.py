@@ -7,7 +7,7 @@ and what it abstains from can be told apart from what it misreads.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from math import log
 from typing import TypeAlias
