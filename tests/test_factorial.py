@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from recombine.condition import Labels
+from recombine.condition import FactorValues, Labels
 from recombine.models.code_denoiser import CodeDenoiser
 from recombine.models.dit import DiT
 from recombine.models.entry import FactorRows
@@ -54,7 +54,9 @@ def batch_of(parts: Parts, rng: torch.Generator, batch: int = 2) -> tuple[Tensor
 
 
 def test_parameters_are_within_two_per_cent_and_at_most_1_2_million():
-    counts = [parts.parameters for parts in CELLS.values()]
+    """By labels and by actual values alike."""
+    values = factorial(Latents("tokenizer_vq", VQ), FactorValues(LABELS.values))
+    counts = [parts.parameters for parts in (*CELLS.values(), *values.values())]
     assert max(counts) <= 1_200_000
     assert max(counts) <= 1.02 * min(counts)
 
