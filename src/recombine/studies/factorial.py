@@ -35,13 +35,14 @@ LOSSES = {
 }
 
 
-def changed(place: int, level: str) -> Callable[[Cell], Cell]:
-    """Return the change to another corruption (0), loss (1) or conditioning (2)."""
+def changed(**level: str) -> Callable[[Cell], Cell]:
+    """Return the change to another `corruption`, `loss` or `conditioning`."""
 
     def change(cell: Cell) -> Cell:
         training = cell.training
         now = next(each for each, made in PARTS.items() if made.network == training.network)
-        new = PARTS[now[:place] + (level,) + now[place + 1 :]]
+        to = {**dict(zip(("corruption", "loss", "conditioning"), now, strict=True)), **level}
+        new = PARTS[to["corruption"], to["loss"], to["conditioning"]]
         training = replace(training, network=new.network, objective=new.objective, view=new.view)
         return replace(cell, training=training, sampler=new.sampler)
 
@@ -76,13 +77,13 @@ AXES = {
         ("training.network", "training.objective", "training.view", "sampler"),
         {
             "noise": Level("All tokens are noisy."),
-            "masks": Level("Some tokens are hidden.", changed(0, "masks")),
+            "masks": Level("Some tokens are hidden.", changed(corruption="masks")),
         },
     ),
     "loss": Axis(
         ("training.network", "training.objective", "training.view", "sampler"),
         {
-            name: Level(says, same if name == "squared" else changed(1, name))
+            name: Level(says, same if name == "squared" else changed(loss=name))
             for name, says in LOSSES.items()
         },
     ),
@@ -90,7 +91,9 @@ AXES = {
         ("training.network",),
         {
             "adaln": Level("Conditioned by adaLN."),
-            "tokens": Level("Conditioned by a prefix token for each factor.", changed(2, "tokens")),
+            "tokens": Level(
+                "Conditioned by a prefix token for each factor.", changed(conditioning="tokens")
+            ),
         },
     ),
     "auxiliary": Axis(
