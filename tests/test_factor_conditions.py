@@ -14,14 +14,14 @@ from recombine.condition import (
     no_object,
 )
 from recombine.scene import Scenes
-from recombine.worlds.shapes2d import COLOURS, SIZES, Shapes2D
+from recombine.worlds.shapes2d import COLOURS, PAPER
 
 LABELS, ACTUAL = Labels((2, 2, 2)), FactorValues()
 
 
 @pytest.fixture
 def scenes() -> Scenes:
-    return Shapes2D().scenes(torch.arange(400), seed=0)
+    return PAPER.scenes(torch.arange(400), seed=0)
 
 
 def test_labels_write_a_one_for_each_value(scenes: Scenes):
@@ -33,7 +33,7 @@ def test_labels_write_a_one_for_each_value(scenes: Scenes):
 
 
 def test_labels_hold_the_factor_with_most_values():
-    scenes = replace(Shapes2D().scenes(torch.arange(1), 0), concepts=torch.tensor([[[1, 4]]]))
+    scenes = replace(PAPER.scenes(torch.arange(1), 0), concepts=torch.tensor([[[1, 4]]]))
     assert Labels((2, 5))(scenes).tolist() == [[[0, 1, 0, 0, 0, 1], [0, 0, 0, 0, 1, 1]]]
 
 
@@ -45,11 +45,10 @@ def test_actual_values_are_those_of_the_picture(scenes: Scenes):
     assert torch.equal(written[:, 2, :3], scenes.colour[:, 0])
     assert not written[:, 1, 1:3].any()
     # Canonical scenes say the canonical values.
-    plain = Shapes2D(size_jitter=0.0, colour_jitter=0.0, place_jitter=0.0)
-    still = ACTUAL(plain.scenes(torch.arange(40), seed=1))
-    assert set(still[:, 1, 0].tolist()) == set(torch.tensor(list(SIZES.values())).tolist())
+    still = ACTUAL(PAPER.means.scenes(torch.arange(40), seed=1))
+    assert set(still[:, 1, 0].tolist()) == set(PAPER.radii.flatten().tolist())
     assert {tuple(row) for row in still[:, 2, :3].tolist()} == {
-        tuple(torch.tensor(each).tolist()) for each in COLOURS.values()
+        tuple(torch.tensor(COLOURS[name]).tolist()) for name in PAPER.colours
     }
 
 
@@ -58,7 +57,7 @@ def many(batch: int, rng: torch.Generator) -> Scenes:
     counts = (4, 4, 6)
     concepts = [torch.randint(count, (batch, 1), generator=rng) for count in counts]
     return replace(
-        Shapes2D().scenes(torch.arange(batch), seed=0),
+        PAPER.scenes(torch.arange(batch), seed=0),
         concepts=torch.stack(concepts, dim=2),
         size=1 + torch.rand(batch, 1, generator=rng),
         colour=torch.rand(batch, 1, 3, generator=rng),
@@ -114,7 +113,7 @@ def test_absent_objects_have_no_factors_in_the_condition(encode: Labels, scenes:
 
 @pytest.mark.parametrize("encode", [LABELS, ACTUAL])
 def test_each_factor_is_dropped_by_itself_a_tenth_of_the_time(encode: Labels):
-    scenes = Shapes2D().scenes(torch.arange(20_000), seed=0)
+    scenes = PAPER.scenes(torch.arange(20_000), seed=0)
     told = encode(scenes)
     kept = FactorDropout(all_objects, encode)(scenes, torch.Generator().manual_seed(0))
     dropped = kept[..., -1] == 0

@@ -177,6 +177,7 @@ BASE = Cell(
     seeds=(0, 1, 2, 3, 4),
     replicate=replicate,
 )
+RUN = ("milestones", "seeds")
 AXES = {
     "model": Axis(
         ("training.network", "training.objective", "training.view", "sampler"),
@@ -225,7 +226,7 @@ AXES = {
         },
     ),
     "size": Axis(
-        ("training.network", "training.objective", "training.budget", "measures", "milestones"),
+        ("training.network", "training.objective", "training.budget", "measures", *RUN),
         {
             "middle": Level("1.2 M weights."),
             "narrow": Level("0.4 M weights.", shaped(width=56, inner=152)),
