@@ -191,7 +191,7 @@ class Composition:
 
     def tiny(self) -> "Composition":
         """Return the same measurement with few samples of few compositions."""
-        return replace(self, samples=2, most=4, kept=min(self.kept, 1))
+        return replace(self, samples=2, most=1, kept=min(self.kept, 1))
 
 
 def conditions(
