@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from recombine.render.raster import AREA, FLAT, TRIANGLE, coverage, flat_scenes
@@ -126,7 +126,7 @@ class Fit:
     world: Shapes2D
     limits: Limits = LIMITS
 
-    def __call__(self, images: Images) -> Fitted:
+    def __call__(self, images: Shaped[Tensor, "batch *image"]) -> Fitted:
         """Return all that is fitted, in the precision of 64 bits, rounded.
 
         Rounding makes the answer independent of batch size and order: sums differ by 1e-15.
@@ -135,8 +135,13 @@ class Fit:
         if images.shape[1:] != (3, side, side):
             shape = " x ".join(map(str, images.shape[1:]))
             raise ValueError(f"this reader sees images of 3 x {side} x {side}; got {shape}")
+        if not images.is_floating_point():
+            raise ValueError(f"the values of an image are floats from 0 to 1; got {images.dtype}")
         if not images.isfinite().all():
-            raise ValueError("an image is made of finite numbers; got one that is not")
+            wrong = int((~images.flatten(1).isfinite().all(dim=1)).nonzero()[0])
+            raise ValueError(f"an image holds finite numbers; image {wrong} does not")
+        if not len(images):
+            raise ValueError("a reader reads at least 1 image; got none")
         parts = [self._chunk(part) for part in images.split(CHUNK.get(images.device.type, 128))]
         joined = {
             each.name: torch.cat([getattr(part, each.name) for part in parts])
@@ -384,9 +389,7 @@ def _drawn(kind: int, pose: Poses, side: int) -> Float[Tensor, "batch {side} {si
     return mixing @ _sharp(kind, pose, side) @ mixing.mT
 
 
-def _drawn_with_slopes(
-    kind: int, pose: Poses, side: int
-) -> Float[Tensor, "batch 5 {side} {side}"]:
+def _drawn_with_slopes(kind: int, pose: Poses, side: int) -> Float[Tensor, "batch 5 {side} {side}"]:
     """Return the blurred coverage, and its slope along each number of the pose."""
     near = 1e-4
     moved = pose[:, None].repeat(1, 4, 1)
