@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from recombine import studies
-from recombine.measure.fit import fit_of
+from recombine.measure.fit import Fit
 from recombine.measure.renders import fresh
 from recombine.report.files import write_bytes
 from recombine.report.picture import pictures, png, tiled
@@ -46,7 +46,7 @@ def main(out: Path, cells: list[str]) -> None:
         training = declared.of_seed(SEED).training
         run = f"{cell}/seed{SEED}"
         rows = kept[f"{run}/sampled"]
-        reader = fit_of(training.world)
+        reader = Fit(training.world)
         if not tiles:
             factors = training.world.factors
             which = [

@@ -173,11 +173,11 @@ def test_models_renders_and_views_are_read_apart(drops: bool):
 
 def test_true_renders_are_read_by_fitting_in_the_world_of_96():
     split = Coverage(Shapes2D().factors, 18, order=2).split
-    measure = Composition(split, samples=2, reader="fit", most=2)
+    measure = Composition(split, samples=4, reader="fit", most=1)
     labels = Conditioner(all_objects, Labels((4, 4, 6)))
 
     def true(condition: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.cat([fresh(Shapes2D(), which, 2, CPU, 50) for which in measure.sampled])
+        return torch.cat([fresh(Shapes2D(), which, 4, CPU, 50) for which in measure.sampled])
 
     of = training(world=Shapes2D(among=split.seen), conditioner=labels)
     subject = Model(of, draw=true, readers={"fit": Fit(Shapes2D())})
@@ -186,6 +186,9 @@ def test_true_renders_are_read_by_fitting_in_the_world_of_96():
     for whose in ("", "_ceiling", "_view"):
         assert found[f"accuracy{whose}@test"] == Measurement.rate(4, 4)
         assert found[f"valid{whose}@dev"] == Measurement.rate(4, 4)
+    for name in ("place", "size", "colour"):
+        spread = found[f"{name}_spread@test"]
+        assert spread.low < 1 < spread.high
 
 
 def test_of_each_group_some_compositions_are_sampled():

@@ -11,7 +11,6 @@ from recombine import zoo
 from recombine.commands.console import say
 from recombine.commands.measure import chosen_model
 from recombine.measure.composition import Composition, conditions
-from recombine.measure.fit import fit_of
 from recombine.measure.renders import fresh, single_object_world
 from recombine.report.page import Group, Picture, Section
 from recombine.report.picture import FOUND, MISSED, pictures
@@ -64,7 +63,7 @@ def group(
 ) -> Group:
     """Return the samples of a model in a row, each marked as right or wrong."""
     world = model.training.world
-    rows = fit_of(world)(images).rows
+    rows = model.reader("fit")(images).rows
     right = (rows == concept_rows(world.factors, which).to(rows.device)).all(dim=1)
     note = f"{int(right.sum())} of {len(which)} are what was requested."
     sheet = marked(images, right)

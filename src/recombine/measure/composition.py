@@ -14,7 +14,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from recombine.measure.fit import Fitted
 from recombine.measure.renders import fresh, means, single_object_world
+from recombine.measure.spread import spreads
 from recombine.measure.subject import Curve, Findings, Subject, joined
 from recombine.measurement import Measurement
 from recombine.reader import FactorReader, Reading
@@ -106,8 +108,9 @@ class Composition:
         reader = subject.reader(self.reader)
         read = reader(drawn.float().clamp(0, 1))
         found = self._rates(read, "") | self._factors(read) | self._chance(read)
-        for whose, images in (("_ceiling", true), ("_view", through)):
-            found |= self._rates(reader(images.float().clamp(0, 1)), whose)
+        ceiling = reader(true)
+        found |= self._rates(ceiling, "_ceiling") | self._spreads(read, ceiling)
+        found |= self._rates(reader(through.float().clamp(0, 1)), "_view")
         first = dict(zip(which, drawn[:: self.samples].clamp(0, 1), strict=True))
         sheets = {
             name: torch.stack([first[each] for each in self.groups[name][:SHOWN]])
@@ -153,6 +156,15 @@ class Composition:
                 float(same.mean()), None, None, len(same)
             )
         return found
+
+    def _spreads(self, read: Reading, true: Reading) -> dict[str, Measurement]:
+        """Return how far samples of test compositions spread, as shares of true renders' spread."""
+        if not (isinstance(read, Fitted) and isinstance(true, Fitted)):
+            return {}
+        test = torch.tensor(self._members()["test"])[:, None] * self.samples
+        which = (test + torch.arange(self.samples)).flatten().to(read.concepts.device)
+        found = spreads(read[which], true[which], self.samples)
+        return {f"{name}@test": each for name, each in found.items()}
 
     def _right(
         self, concepts: Int[Tensor, "batch factor"]

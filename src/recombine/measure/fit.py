@@ -14,10 +14,9 @@ from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from recombine.measure.subject import inapplicable
 from recombine.render.raster import AREA, FLAT, TRIANGLE, coverage, flat_scenes
 from recombine.scene import SHAPES
 from recombine.worlds.shapes2d import COLOURS, EXTENT, Shapes2D
@@ -112,6 +111,11 @@ class Fitted:
         """Return whether an image is valid when every limit is multiplied by this factor."""
         return torch.stack([*self.kept(self.limits.scaled(factor)).values()]).all(dim=0)
 
+    def __getitem__(self, which: Int[Tensor, " some"]) -> "Fitted":
+        """Return some of the images."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Fitted(**{k: v if k == "limits" else v[which] for k, v in parts.items()})
+
     def kept(self, limits: Limits) -> dict[str, Bool[Tensor, " batch"]]:
         """Return whether each limit is kept."""
         far = {each.name: getattr(limits, each.name) for each in fields(limits)}
@@ -127,7 +131,7 @@ class Fit:
     world: Shapes2D
     limits: Limits = LIMITS
 
-    def __call__(self, images: Images) -> Fitted:
+    def __call__(self, images: Shaped[Tensor, "batch *image"]) -> Fitted:
         """Return all that is fitted, in the precision of 64 bits, rounded.
 
         Rounding makes the answer independent of batch size and order: sums differ by 1e-15.
@@ -136,8 +140,13 @@ class Fit:
         if images.shape[1:] != (3, side, side):
             shape = " x ".join(map(str, images.shape[1:]))
             raise ValueError(f"this reader sees images of 3 x {side} x {side}; got {shape}")
+        if not images.is_floating_point():
+            raise ValueError(f"the values of an image are floats from 0 to 1; got {images.dtype}")
         if not images.isfinite().all():
-            raise ValueError("an image is made of finite numbers; got one that is not")
+            wrong = int((~images.flatten(1).isfinite().all(dim=1)).nonzero()[0])
+            raise ValueError(f"an image holds finite numbers; image {wrong} does not")
+        if not len(images):
+            raise ValueError("a reader reads at least 1 image; got none")
         parts = [self._chunk(part) for part in images.split(CHUNK.get(images.device.type, 128))]
         joined = {
             each.name: torch.cat([getattr(part, each.name) for part in parts])
@@ -155,13 +164,6 @@ class Fit:
         every = torch.tensor(mine, device=images.device)[shape]
         pose = torch.stack(poses, dim=1)[torch.arange(len(images)), every]
         return _described(self, missing, shape, every, pose, energy)
-
-
-def fit_of(world: object) -> Fit:
-    """Return the reader of a world by rendering, or say what it needs."""
-    if not isinstance(world, Shapes2D):
-        raise inapplicable("fit", "images of Shapes2D", world)
-    return Fit(world)
 
 
 def _described(

@@ -16,7 +16,6 @@ from recombine.condition import EncodesPlaces
 from recombine.denoiser import Denoiser
 from recombine.draw import bits
 from recombine.measure import MEASURES
-from recombine.measure.fit import fit_of
 from recombine.measure.subject import Findings, Measure, joined
 from recombine.measurement import Measurement
 from recombine.report.files import naming
@@ -54,10 +53,8 @@ class Model:
         return self.denoiser if self.plain is None else self.plain
 
     def reader(self, name: str) -> Any:
-        """Return a reader of images: the shipped detector or probe, or the fit of this world."""
-        if name == "fit":
-            return fit_of(self.training.world)
-        return zoo.reader(name, self.device)
+        """Return a reader of images: the shipped detector or probe, or a fit of this world."""
+        return zoo.reader(name, self.device, self.training.world)
 
     def images(
         self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
