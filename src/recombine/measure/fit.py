@@ -131,7 +131,7 @@ class Fit:
     world: Shapes2D
     limits: Limits = LIMITS
 
-    def __call__(self, images: Shaped[Tensor, "batch *image"]) -> Fitted:
+    def __call__(self, images: Shaped[Tensor, " batch *image"]) -> Fitted:
         """Return all that is fitted, in the precision of 64 bits, rounded.
 
         Rounding makes the answer independent of batch size and order: sums differ by 1e-15.
