@@ -220,6 +220,23 @@ def test_kept_samples_are_what_the_record_read_and_can_be_read_again():
         read_again({**arrays, "decoder": torch.tensor([1])}, Unchanged(), BINARY.factors, Script())
 
 
+def test_a_second_reader_gives_its_opinion():
+    class Contrary(Script):
+        def __call__(self, images: Tensor) -> Said:
+            said = super().__call__(images)
+            return Said(1 - said.concepts, said.away)
+
+    for other, value in ((Script(), 1), (Contrary(), None)):
+        subject = Model(parts(), draw=faultless, readers={"probe": Script(), "other": other})
+        with torch.no_grad():
+            found = Composition(samples=4, second="other")(subject, torch.Generator()).measurements
+        if value is None:
+            assert found["kappa"].value < 0
+        else:
+            assert found["kappa"].value == pytest.approx(value)
+    assert "kappa" not in measured(faultless, Composition(samples=4)).measurements
+
+
 def test_a_curve_is_summed_up():
     steps = [100 * k for k in range(1, 13)]
     curves: Mapping[str, list] = {

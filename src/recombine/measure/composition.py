@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from recombine.measure.agreement import kappa, verdicts
 from recombine.measure.fit import Fitted
 from recombine.measure.renders import fresh, means, single_object_world
 from recombine.measure.spread import spreads
@@ -43,7 +44,8 @@ class Composition:
     true renders (`ceiling`), true renders through its view and back (`view`), which is what a
     tokenizer loses of them, and the samples with conditions shuffled among them (`chance`). Of each
     group so many compositions are sampled at `most`; of each test composition so many samples are
-    kept (`kept`) as the record read them.
+    kept (`kept`) as the record read them. A `second` reader gives its opinion: Cohen's kappa of the
+    two over all samples.
     """
 
     split: Split = BINARY
@@ -51,6 +53,7 @@ class Composition:
     reader: str = "probe"
     most: int | None = None
     kept: int = 0
+    second: str = ""
 
     name: ClassVar[str] = "composition"
 
@@ -111,6 +114,9 @@ class Composition:
         ceiling = reader(true)
         found |= self._rates(ceiling, "_ceiling") | self._spreads(read, ceiling)
         found |= self._rates(reader(through.float().clamp(0, 1)), "_view")
+        if self.second:
+            other = subject.reader(self.second)(drawn.float().clamp(0, 1))
+            found["kappa"] = kappa(verdicts(read), verdicts(other))
         first = dict(zip(which, drawn[:: self.samples].clamp(0, 1), strict=True))
         sheets = {
             name: torch.stack([first[each] for each in self.groups[name][:SHOWN]])

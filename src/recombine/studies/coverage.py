@@ -172,7 +172,7 @@ BASE = Cell(
         view=VECTORS,
     ),
     sampler=_DIT.sampler,
-    measures=(Composition(FIRST, samples=16, reader="fit", most=24, kept=4),),
+    measures=(Composition(FIRST, samples=16, reader="fit", most=24, kept=4, second="probe"),),
     milestones=(5_000,),
     seeds=(0, 1, 2, 3, 4),
     replicate=replicate,
