@@ -254,9 +254,10 @@ STUDY = study(
         {
             "model": ["dit", "maskgit", "maskgit_squared"],
             "coverage": ["c18", "c40"],
+            "position": ["random", "fixed"],
             "size": "small",
         },
-        {"model": "maskgit", "auxiliary": "jepa", "size": "small"},
+        {"model": "maskgit", "auxiliary": "jepa", "position": "fixed", "size": "small"},
     ),
     headline=("accuracy@test", "accuracy@dev", "accuracy@seen", "valid@test"),
     cost="10 to 20 seconds a run, stacked, on one H200; 6 to 9 minutes on one core (small)",
