@@ -113,6 +113,9 @@ def test_a_model_that_draws_one_thing_is_right_by_chance():
     assert found.measurements["accuracy@test"].value == pytest.approx(1 / 4)
     assert found.measurements["accuracy_chance@test"].value == pytest.approx(1 / 4)
     assert found.measurements["accuracy_chance@seen"].value == 0
+    # What is not valid is not right by chance either.
+    found = measured(lambda c, _: written(one.expand(len(c), -1), 3.0), Composition(samples=4))
+    assert found.measurements["accuracy_chance@test"].value == 0
 
 
 def test_all_factors_must_be_right_in_one_valid_image():
@@ -166,6 +169,10 @@ def test_models_renders_and_views_are_read_apart(drops: bool):
     assert (model == 1).all()
     assert (through == 0).all()
     assert 0 < true.mean() < 1
+    reader.seen.clear()
+    measured(white, Composition(samples=8), parts(), reader)
+    # Renders through the view are others than those of the ceiling.
+    assert not torch.equal(reader.seen[1], reader.seen[2])
     assert (given[0][..., -1] == 0).any() == drops
     if not drops:
         assert torch.equal(asked(given[0]), torch.stack([*ROWS.values()]).repeat_interleave(8, 0))
@@ -216,6 +223,9 @@ def test_kept_samples_are_what_the_record_read_and_can_be_read_again():
     for name in ("accuracy@test", "valid@test"):
         assert again[name] == found.measurements[name]
     assert again["accuracy@test"].value == 0.5
+    # At 63.6 of 255 an image is just valid; it is kept, and read, at 64, where it is not.
+    odd = measured(lambda c, _: written(asked(c), 4 * 63.6 / 255), Composition(samples=4, kept=1))
+    assert odd.measurements["valid@test"].value == 0
     with pytest.raises(ValueError, match="another decoder"):
         read_again({**arrays, "decoder": torch.tensor([1])}, Unchanged(), BINARY.factors, Script())
 
