@@ -111,7 +111,7 @@ NO_LOG = Log({})
 
 def check(kinds: Sequence[str]) -> None:
     """Refuse a tracker that is not known, and one whose package is not installed."""
-    own = [name for name in LOGGER_TYPE_TO_CLASS if name not in [*LoggerType]]
+    own = [name for name in LOGGER_TYPE_TO_CLASS if name not in {each.value for each in LoggerType}]
     known = [CSV, *INSTALLED, *own]
     for kind in kinds:
         if kind not in known:
