@@ -1,7 +1,7 @@
 """How long trainings would take on a CPU, from a short warm-up whose weights are thrown away."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -42,7 +42,17 @@ def steps_left(plan: Plan, folder: Path) -> int:
 
 def step_seconds(training: Training) -> float:
     """Return how long a step takes on this CPU; no random number of a run is used up."""
-    budget, batch = training.budget, min(training.budget.batch, MOST)
+    batch = training.budget.batch
+    try:
+        return _warmed_up(training, min(batch, MOST)) * batch / min(batch, MOST)
+    except ValueError:
+        # Some objectives need many images, such as one that fills a codebook.
+        return _warmed_up(training, batch)
+
+
+def _warmed_up(training: Training, batch: int) -> float:
+    """Return the time of a step with so many images."""
+    budget = training.budget
     generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         model = training.untrained(0, torch.device("cpu"))
@@ -54,9 +64,5 @@ def step_seconds(training: Training) -> float:
         stream = Stream(training.world, batch, seed=0)
         examples = ((each.image, training.conditioner(each.scenes, generator)) for each in stream)
         taken = train(step, examples, budget.rate, range(1, WARM_UP + STEPS + 1))
-        return _time_of(taken) * budget.batch / batch
-
-
-def _time_of(steps: Iterable[object]) -> float:
-    times = [time.perf_counter() for _ in steps]
-    return (times[-1] - times[WARM_UP - 1]) / STEPS
+        times = [time.perf_counter() for _ in taken]
+        return (times[-1] - times[WARM_UP - 1]) / STEPS

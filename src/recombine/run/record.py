@@ -1,7 +1,7 @@
 """What is known of a trained model beside its weights: where it is from, and its numbers."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,11 @@ class Record:
     def of_data(cls, data: Mapping[str, Any]) -> "Record":
         """Return the record that data describe, or say what of them is not known."""
         try:
-            found = cls(**data)
-            measured = {name: Measurement(**each) for name, each in found.measured.items()}
-        except (TypeError, AttributeError) as error:
+            measured = {name: Measurement(**each) for name, each in data["measured"].items()}
+            return cls(**{**data, "measured": measured})
+        except (TypeError, KeyError, AttributeError) as error:
             known = ", ".join(each.name for each in fields(cls))
             raise ValueError(f"a record has the fields {known}: {error}") from error
-        return replace(found, measured=measured)
 
 
 def recorded(plan: Plan, facts: Mapping[str, Any], path: Path) -> Record:
