@@ -41,14 +41,15 @@ def test_everything_that_is_missing_is_said_at_once(
     refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setattr(zoo, "FOLDER", tmp_path / "zoo")
-    said = refused("run", CELEBA[0], "objectives:maskgit", "length:grid_all", "--tiny")
+    said = refused("run", CELEBA[0], "objectives:maskgit", "--tiny")
     first, *others = said.split("; ")
     assert first.startswith(f"{CELEBA[0]}: celeba is expected in celeba (")
     assert any(
         "the tokenizer zoo:tokenizer_vq is not there: train tokenizers:vq" in each
         for each in others
     )
-    assert others[-1] == "length:grid_all: length needs the reader zoo:detector, which is not there"
+    lacking = "composition needs the reader zoo:probe, which is not there"
+    assert others[-1] == f"objectives:maskgit: {lacking}"
 
 
 def test_a_tokenizer_is_made_by_a_cell_of_its_kind_and_world():

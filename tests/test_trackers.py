@@ -171,7 +171,7 @@ def test_trackers_are_closed_when_a_run_fails(tmp_path: Path, noting: list[tuple
 
 
 def test_a_computation_reports_what_it_found(tmp_path: Path):
-    words = ["run", "swing_by:base", "--tiny", "--log", "csv", "--out", str(tmp_path)]
+    words = ["run", "swing_by:two_concepts", "--tiny", "--log", "csv", "--out", str(tmp_path)]
     assert command_line.main(words) == 0
     (path, *_) = sorted(tmp_path.rglob("log.csv"))
     (results,) = read(path.with_name("results.csv"))

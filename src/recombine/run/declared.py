@@ -82,8 +82,9 @@ def _built(name: str, written: Mapping[str, Any]) -> Any:
         if field not in written and each.default is each.default_factory is MISSING:
             raise ValueError(f"{name} needs its field {field!r}, which is missing")
     values = {field: from_data(each) for field, each in written.items()}
+    make: Callable[..., Any] = kind
     try:
-        return kind(**values)
+        return make(**values)
     except TypeError as error:
         raise ValueError(f"{name} cannot be made of {values}: {error}") from error
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -37,9 +37,6 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
 
     On a GPU the denoiser works in bf16; `plain` is the same one in the precision of its weights.
     """
-
-    # The mixin would set it on each object, and these are frozen; our own config is written.
-    _hub_mixin_config: ClassVar[dict[str, Any]] = {"library_name": "recombine"}
 
     cell: Cell
     denoiser: Denoiser
@@ -139,6 +136,9 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
             model_id = snapshot_download(model_id, **hub)
         return load(model_id, device)
 
+
+# The mixin would set it on each object, and these are frozen; our own config is written.
+Model._hub_mixin_config = {"library_name": "recombine"}
 
 TRAINING, CONDITIONING, MEASURING = range(3)
 

@@ -139,11 +139,12 @@ def _started(kind: str, plan: Plan, folder: Path, after: int) -> Any:
     """Return a tracker of accelerate's: a project for the study, in it one run."""
     run = f"{folder.parent.name}/{folder.name}"
     same = hashlib.sha256(f"{folder.resolve()}".encode()).hexdigest()[:16]
-    settings: dict[str, Any] = {
+    known: dict[str, dict[str, Any]] = {
         "tensorboard": {"purge_step": after + 1},
         "trackio": {"name": run, "resume": "allow"},
         "wandb": {"name": run, "id": same, "resume": "allow", "dir": str(folder)},
-    }.get(kind, {})
+    }
+    settings = known.get(kind, {})
     tracker_class: Any = LOGGER_TYPE_TO_CLASS[kind]
     if tracker_class.requires_logging_directory:
         tracker = tracker_class(kind, logging_dir=folder, **settings)
