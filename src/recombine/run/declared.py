@@ -8,7 +8,7 @@ for is {"number": "inf"}. What is read names values of this package only.
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
@@ -71,7 +71,7 @@ def from_data(data: Any) -> Any:
 
 def _built(name: str, written: Mapping[str, Any]) -> Any:
     kind = _named(name, type, "a class")
-    if not is_dataclass(kind):
+    if not hasattr(kind, "__dataclass_fields__"):
         raise ValueError(f"{name} is not a declared value")
     known = {each.name: each for each in _fields(kind)}
     for field in written:
@@ -82,9 +82,8 @@ def _built(name: str, written: Mapping[str, Any]) -> Any:
         if field not in written and each.default is each.default_factory is MISSING:
             raise ValueError(f"{name} needs its field {field!r}, which is missing")
     values = {field: from_data(each) for field, each in written.items()}
-    make: Callable[..., Any] = kind
     try:
-        return make(**values)
+        return kind(**values)
     except TypeError as error:
         raise ValueError(f"{name} cannot be made of {values}: {error}") from error
 
