@@ -140,6 +140,12 @@ def codebook(name: str, of: Autoencoder) -> Float[Tensor, "code latent"]:
         return tokenizer(name, of, torch.device("cpu")).codebook.detach()
 
 
+def check(view: View) -> None:
+    """Refuse a view whose tokenizer is not shipped, before anything is trained or written."""
+    if isinstance(view, Latents | Codes):
+        zoo.path(view.name)
+
+
 @cache
 def _spread(name: str) -> float:
     """Read how far a tokenizer's latents spread; once, as every training step needs it."""

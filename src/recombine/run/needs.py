@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from recombine import studies, zoo
+from recombine import studies, views, zoo
 from recombine.data import Files
 from recombine.objectives.autoencoding import Autoencoding
 from recombine.run.plan import Plan
@@ -26,7 +26,9 @@ def missing(plan: Plan) -> Iterator[str]:
     if not isinstance(plan.declared, Cell):
         return
     training, there = plan.trained.training, zoo.names()
-    if isinstance(training.view, Latents | Codes) and training.view.name not in there:
+    if not isinstance(training.view, Latents | Codes) or training.view.name in there:
+        views.check(training.view)
+    else:
         name = training.view.name
         made = f"train {maker(training.view, training.world.name)} first and ship it as {name}"
         yield f"the tokenizer {zoo.PREFIX}{name} is not there: {made} (benchmarks/ship.py)"
