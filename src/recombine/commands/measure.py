@@ -8,7 +8,6 @@ import torch
 import tyro
 
 from recombine import run as runner
-from recombine import studies
 from recombine.commands import choice
 from recombine.commands.console import image_progress, print_json, say
 from recombine.commands.grammar import UNSET, Device, Json, Names
@@ -54,7 +53,7 @@ def run(options: MeasureOptions) -> None:
     with image_progress(options.subject) as watch:
         model = chosen_model(path, choice.chosen_device(options.device), options.steps, watch)
         found = model.found(chosen_measures(model.cell, options))
-    note = studies.load(runner.plan_of(path).study).note
+    note = model.record.note
     if options.json:
         values = {name: asdict(each) for name, each in found.measurements.items()}
         others = {"undefined": dict(found.undefined), "alarms": list(found.alarms), "note": note}

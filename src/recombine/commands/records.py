@@ -42,6 +42,8 @@ class RecordsOptions:
     """Print every row, curves included, as one JSON object."""
     latex: bool = False
     """Print the table as LaTeX."""
+    yaml: bool = False
+    """Print every final number as YAML for a model hub: a model-index, with intervals and n."""
     parquet: Annotated[Path | None, UNSET] = None
     """Write every row, curves included, to this file of Parquet."""
     keep: Annotated[Path | None, UNSET] = None
@@ -65,6 +67,8 @@ def run(options: RecordsOptions) -> None:
         except ImportError as error:
             message = "Parquet is written by pyarrow: pip install 'recombine[parquet]'"
             raise ImportError(message) from error
+    elif options.yaml:
+        print(as_yaml(table), end="")
     elif options.latex:
         shown = overview(table, options)
         print(latex(shown.head, shown.rows))
@@ -73,6 +77,19 @@ def run(options: RecordsOptions) -> None:
         show_table(shown.head, [[cell.replace("`", "") for cell in row] for row in shown.rows])
         if shown.note:
             say(shown.note)
+
+
+def as_yaml(table: pd.DataFrame) -> str:
+    """Return the final numbers for a model hub; a study that is not here has an unknown world."""
+    from recombine.commands import index  # here, as only hubs need them
+    from recombine.report import hub
+
+    known = index.read()["studies"]
+    about = {}
+    for study, cell in table[["study", "cell"]].drop_duplicates().itertuples(index=False):
+        of = known.get(study, {"question": study, "worlds": {}})
+        about[study, cell] = hub.Task(study, of["question"], of["worlds"].get(cell, "unknown"))
+    return hub.model_index(table, about)
 
 
 def matching(table: pd.DataFrame, column: str, names: Sequence[str]) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from recombine.commands import index
 from recombine.commands.console import print_json, say
 from recombine.commands.grammar import UNSET, Json
 from recombine.report.files import naming, write_text
+from recombine.report.notebook import notebook
 from recombine.report.page import Section, page
 from recombine.report.paste import pasted
 from recombine.report.queries import Numbers
@@ -19,11 +20,15 @@ from recombine.report.table import duration
 from recombine.results.query import arrays, records, runs
 
 FIGURES, INDEX = Path("docs/figures"), Path("src/recombine/commands/index.json")
+TOUR = Path("docs/tour.md")
+"""The page that is also written as a notebook, tour.ipynb beside it."""
 
 
 @dataclass(frozen=True)
 class ReportOptions:
     """Paste tables and numbers from the results into README.md and docs/, and redraw docs/figures/.
+
+    docs/tour.md is also written as a notebook.
 
     Example: recombine report --check
     """
@@ -92,8 +97,12 @@ def changed_pages(root: Path, table: pd.DataFrame) -> dict[Path, str]:
         text = path.read_text(encoding="utf-8")
         with naming(path):
             filled = pasted(text, table)
+            made = notebook(filled) if path == root / TOUR else ""
         if filled != text:
             changed[path] = filled
+        beside = path.with_suffix(".ipynb")
+        if made and (not beside.exists() or beside.read_text(encoding="utf-8") != made):
+            changed[beside] = made
     return changed
 
 

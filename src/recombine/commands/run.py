@@ -10,17 +10,19 @@ import tyro
 from rich.progress import Progress
 
 from recombine import run as runner
-from recombine import studies, views
+from recombine import studies
 from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
-from recombine.commands.grammar import UNSET, Device, Json
+from recombine.commands.grammar import UNSET, Device, Json, Names
 from recombine.commands.parse import overridden
 from recombine.figures import draw
 from recombine.report.table import duration, quoted
-from recombine.run import Kept, Plan
+from recombine.run import Kept, Plan, estimate, needs
 from recombine.study import Cell
 
 FAILED, INTERRUPTED = 1, 130
+A_DAY = 86_400
+"""Seconds of training on a CPU from which on it takes --yes."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,10 @@ class RunOptions:
     """Do not compile on a GPU."""
     together: int = 1
     """Train so many runs at once, a step of each in turn: small networks leave a GPU idle."""
+    log: Annotated[Names, UNSET] = ()
+    """Also report to csv (log.csv of the run), tensorboard, trackio or wandb, or to several."""
+    yes: bool = False
+    """Train on a CPU even if it takes a day or more."""
     json: Json = False
 
 
@@ -58,6 +64,7 @@ def run(options: RunOptions, words: Sequence[str] = ()) -> int:
     """Run every cell with every seed, and draw the figures."""
     plans = planned(options, words)
     trained = [plan for plan in plans if isinstance(plan.declared, Cell)]
+    say_how_long(trained, options)
     done: list[tuple[Plan, Kept]] = []
     try:
         for plan in plans:
@@ -80,12 +87,12 @@ def train(plans: Sequence[Plan], options: RunOptions) -> list[tuple[Plan, Kept]]
     """Train and measure, so many at once; print what came out of each."""
     done: list[tuple[Plan, Kept]] = []
     accelerator = runner.machine(choice.chosen_device(options.device))
-    kept_as = options.out, options.save_every, not options.eager
+    kept_as, log = (options.out, options.save_every, not options.eager), options.log
     try:
         for at in range(0, len(plans), options.together):
             group = plans[at : at + options.together]
             with console.bar(hidden=not accelerator.is_main_process) as bar:
-                settings = [runner.Settings(*kept_as, watching(plan, bar)) for plan in group]
+                settings = [runner.Settings(*kept_as, watching(plan, bar), log) for plan in group]
                 found = runner.together(group, accelerator, settings)
             for plan, kept in zip(group, found, strict=True):
                 if kept:
@@ -104,7 +111,21 @@ def computed(plan: Plan, options: RunOptions) -> Kept:
         def watch(done: int, of: int) -> None:
             bar.update(task, completed=done, total=of)
 
-        return runner.compute(plan, choice.chosen_device(options.device), options.out, watch)
+        device = choice.chosen_device(options.device)
+        return runner.compute(plan, device, options.out, watch, options.log)
+
+
+def say_how_long(plans: Sequence[Plan], options: RunOptions) -> None:
+    """Say how long the training would take on a CPU; refuse a day or more without --yes."""
+    if options.tiny or choice.chosen_device(options.device).type != "cpu":
+        return
+    if not (expected := estimate.seconds(plans, options.out)):
+        return
+    says = f"the training takes about {duration(expected)} on this CPU"
+    if expected >= A_DAY and not options.yes:
+        words = "add --yes to start it all the same, or use a GPU, --tiny or fewer --steps"
+        raise ValueError(f"{says}: {words}")
+    say(f"{says}, without the measurements")
 
 
 def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
@@ -123,9 +144,8 @@ def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
         for study, key in studies.chosen(text)
         for plan in seeded(study, key, seeds, options.tiny, words)
     ]
-    for plan in plans:
-        if isinstance(plan.declared, Cell):
-            views.check(plan.declared.training.view)
+    needs.check(plans)
+    runner.Settings(options.out, options.save_every, log=options.log)  # refuses what is wrong
     return plans
 
 

@@ -7,7 +7,10 @@ plan      what is to be run, and its folder       session   one run in progress
 state     checkpoints and metrics                 many      several runs at once
 lock      one process to a folder                 model     a trained model: sample it, measure it
 kept      the results of a run                    compute   a question answered without training
-devices   GPUs, processes, streams
+devices   GPUs, processes, streams                trackers  log.csv, TensorBoard, trackio, wandb
+needs     what must be there before it starts     estimate  how long a training takes on a CPU
+record    what is known of a model                pretrained  a model as a folder, with its card
+declared  declared values as data and back
 """
 
 from recombine.run.compute import compute

@@ -46,6 +46,7 @@ def together(
         raise Interrupted(f"stopped: {at}; the same command goes on from there") from stopped
     finally:
         for session in sessions:
+            session.log.finish()
             session.lock.release()
     for error in diverged.values():
         raise error

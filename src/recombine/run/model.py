@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from huggingface_hub import ModelHubMixin, snapshot_download
 from jaxtyping import Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from recombine import studies, zoo
 from recombine.checkpoint import Checkpoint, unpack_average
@@ -18,10 +19,12 @@ from recombine.draw import bits
 from recombine.measure import MEASURES
 from recombine.measure.subject import Findings, Measure, joined
 from recombine.measurement import Measurement
-from recombine.report.files import naming
+from recombine.report.files import naming, new_folder
 from recombine.report.words import nearest
+from recombine.run import pretrained
 from recombine.run.devices import channels_last, machine
 from recombine.run.plan import Plan, planned
+from recombine.run.record import Record, recorded
 from recombine.run.state import checkpoints
 from recombine.sample.heun import Progress, unwatched
 from recombine.study import Cell
@@ -29,8 +32,8 @@ from recombine.training import Training
 
 
 @dataclass(frozen=True)
-class Model:
-    """A trained model, ready to be sampled and measured.
+class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
+    """A trained model, ready to be sampled and measured, and to be kept as a folder.
 
     On a GPU the denoiser works in bf16; `plain` is the same one in the precision of its weights.
     """
@@ -41,6 +44,7 @@ class Model:
     seed: int = 0
     watch: Progress = unwatched
     plain: Denoiser | None = None
+    record: Record = Record()
 
     @property
     def training(self) -> Training:
@@ -107,6 +111,34 @@ class Model:
             generator = stream(self.seed, MEASURING, self.device)
             return [measure(self, generator) for measure in measures]
 
+    def save_pretrained(self, save_directory: str | Path, *words: Any, **named: Any) -> str | None:
+        """Write config.json, model.safetensors and a card into a new folder, all or nothing.
+
+        Further arguments are those of huggingface_hub, such as `push_to_hub` with `repo_id`.
+        """
+        # The mixin alone would remove a config.json that is there before it looks at anything.
+        with new_folder(Path(save_directory)) as folder:
+            named = {"repo_id": Path(save_directory).name, **named}
+            return super().save_pretrained(folder, *words, **named)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        if not isinstance(self.denoiser, nn.Module):
+            kind = type(self.denoiser).__name__
+            raise ValueError(f"a folder holds the weights of a network; this model is a {kind}")
+        pretrained.write(save_directory, self.cell, self.record, self.denoiser)
+
+    @classmethod
+    def _from_pretrained(
+        cls, *, model_id: str, device: torch.device | str = "cpu", **hub: Any
+    ) -> "Model":
+        """Load a folder, or what a hub keeps under a name; `hub` says which version of it."""
+        if not Path(model_id).is_dir():
+            model_id = snapshot_download(model_id, **hub)
+        return load(model_id, device)
+
+
+# The mixin would set it on each object, and these are frozen; our own config is written.
+Model._hub_mixin_config = {"library_name": "recombine"}
 
 TRAINING, CONDITIONING, MEASURING = range(3)
 
@@ -139,18 +171,27 @@ def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Progress = u
     """Return the model that the averaged weights of a checkpoint make."""
     checkpoint = Checkpoint.load(path)
     plan.check(checkpoint.facts, path)
-    cell = plan.trained
+    cell, record = plan.trained, record_of(plan, checkpoint.facts, path)
     denoiser = cell.training.untrained(plan.seed, accelerator.device)
     with naming(path):
         unpack_average(checkpoint.tensors, denoiser)
     channels_last(denoiser)
     plain = denoiser.forward
     denoiser = accelerator.prepare_model(denoiser.eval(), evaluation_mode=True)
-    return Model(cell, denoiser, accelerator.device, plan.seed, watch, plain)
+    return Model(cell, denoiser, accelerator.device, plan.seed, watch, plain, record)
+
+
+def record_of(plan: Plan, facts: Mapping[str, Any], path: Path) -> Record:
+    """Return what is known of the model of a checkpoint beside its weights."""
+    if pretrained.is_pretrained(path):
+        return pretrained.described(path.parent)[1]
+    return recorded(plan, facts, path)
 
 
 def plan_of(path: Path) -> Plan:
-    """Return the run that a checkpoint is from, as it is declared today."""
+    """Return the run that a checkpoint is from, as it is declared today, or in its folder."""
+    if pretrained.is_pretrained(path):
+        return pretrained.described(path.parent)[0]
     facts = Checkpoint.load(path).facts
     try:
         ((study, key),) = studies.chosen(f"{facts['study']}:{facts['cell']}")
@@ -174,6 +215,8 @@ def chosen_checkpoint(subject: str, seed: int = 0, out: Path = Path("runs")) -> 
     if not place.is_dir():
         study, key = studies.chosen(subject)[0]
         place = planned(study, studies.load(study), key, seed).folder(out)
+    if pretrained.is_pretrained(place / pretrained.WEIGHTS):
+        return place / pretrained.WEIGHTS
     found = checkpoints(place) if place.is_dir() else []
     if not found:
         raise ValueError(f"{place} has no checkpoint; expected the folder of a run")
@@ -181,6 +224,6 @@ def chosen_checkpoint(subject: str, seed: int = 0, out: Path = Path("runs")) -> 
 
 
 def load(subject: str, device: torch.device | str = "cpu", seed: int = 0) -> Model:
-    """Return a trained model: "zoo:grid_all", the folder of a run, or a checkpoint's file."""
+    """Return a trained model: "zoo:grid_all", the folder of a run or model, or a checkpoint."""
     path = chosen_checkpoint(subject, seed)
     return loaded(plan_of(path), path, machine(torch.device(device)))

@@ -27,6 +27,7 @@ from recombine.run.lock import Lock
 from recombine.run.model import CONDITIONING, TRAINING, Model, stream
 from recombine.run.plan import Plan
 from recombine.run.state import Metrics, checkpoints, packed, path_of, tidy, unpack
+from recombine.run.trackers import NO_LOG, check, opened
 from recombine.share import SharedDraws
 from recombine.train import Step, Weights, train
 
@@ -58,8 +59,10 @@ class Settings:
     save_every: int = 1000
     compiled: bool = True
     watch: Watch = lambda step, loss: None
+    log: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check(self.log)
         if self.save_every < 1:
             raise ValueError(f"a checkpoint is saved every 1 step or more; got {self.save_every}")
 
@@ -76,6 +79,7 @@ class Session:
         self.folder = plan.folder(settings.out)
         self.lock = Lock(self.folder)
         self.metrics = Metrics(self.folder / "metrics.jsonl")
+        self.log = NO_LOG
         self.seconds, self.started = 0.0, time.perf_counter()
         self.first_loss = math.nan
         budget, device = self.cell.training.budget, accelerator.device
@@ -123,6 +127,8 @@ class Session:
             self._resume(found)
         elif first:
             self.metrics.path.unlink(missing_ok=True)
+        if first and kept(self.plan, self.folder) is None:
+            self.log = opened(self.settings.log, self.plan, self.folder, self.stream.step)
 
     def _resume(self, found: list[Path]) -> None:
         try:
@@ -202,7 +208,11 @@ class Session:
         limit = self.first_loss + DIVERGED * abs(self.first_loss)
         bad = [line for line in lines if not line["loss"] < limit]
         if self.accelerator.is_main_process:
-            self.metrics.append(lines[: lines.index(bad[0])] if bad else lines)
+            good = lines[: lines.index(bad[0])] if bad else lines
+            self.metrics.append(good)
+            for line in good:
+                rate = self.cell.training.budget.rate(line["step"])
+                self.log.numbers(line["step"], {"loss": line["loss"], "learning_rate": rate})
             self.settings.watch(step, losses[-1])
         if bad:
             self._give_up(bad[0]["step"], f"the loss is {bad[0]['loss']:g}")
@@ -218,6 +228,7 @@ class Session:
                 for name, each in found.measurements.items()
             }
             self.metrics.append([{"step": step, "measurements": values}])
+            self.log.measured(step, found.measurements)
         if first and (stopping or self._saves(step)):
             self._save(step)
         if stopping:
@@ -263,6 +274,7 @@ class Session:
             (self.folder / "samples").mkdir(exist_ok=True)
             sheet = tiled(pictures(images), _COLUMNS)
             write_bytes(self.folder / "samples" / f"{name}-{step}.png", png(sheet))
+            self.log.picture(step, name, sheet)
         return each
 
     def finish(self) -> Kept:
@@ -279,6 +291,8 @@ class Session:
             if isinstance(measure, SumsUp):
                 over = measure.over_training({**curves, **found.curves})
                 parts.append((reader, Findings(over)))
+        final = joined([found for _, found in parts]).measurements
+        self.log.measured(self.cell.training.budget.steps, final)
         return keep(self.plan, self.folder, parts, self.accelerator.device, self._elapsed())
 
 
