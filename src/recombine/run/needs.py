@@ -33,9 +33,10 @@ def missing(plan: Plan) -> Iterator[str]:
         made = f"train {maker(training.view, training.world.name)} first and ship it as {name}"
         yield f"the tokenizer {zoo.PREFIX}{name} is not there: {made} (benchmarks/ship.py)"
     for measure in plan.trained.measures:
-        reader = getattr(measure, "reader", "")
-        if reader in zoo.READERS and reader not in there:
-            yield f"{measure.name} needs the reader {zoo.PREFIX}{reader}, which is not there"
+        for reader in {getattr(measure, name, "") for name in ("reader", "second")}:
+            # The reader by rendering has no weights.
+            if reader in zoo.READERS and reader not in ("fit", *there):
+                yield f"{measure.name} needs the reader {zoo.PREFIX}{reader}, which is not there"
     if isinstance(training.world, Files):
         place = getattr(training.world, "folder", getattr(training.world, "path", None))
         expected = f"{training.world.name} is expected in {place}" if place else "files are missing"
