@@ -16,7 +16,7 @@ from torch import Tensor
 
 from recombine.draw import uniform, whole
 from recombine.render.raster import FLAT, TRIANGLE, blurred, coverage
-from recombine.scene import SHAPES, Scenes, concatenate
+from recombine.scene import SHAPES, Scenes
 from recombine.worlds.shapes2d import COLOURS, EXTENT, Shapes2D
 
 Drawing: TypeAlias = Float[Tensor, "batch 3 height width"]
