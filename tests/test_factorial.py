@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from recombine.condition import Labels
+from recombine.condition import FactorValues, Labels
 from recombine.models.code_denoiser import CodeDenoiser
 from recombine.models.dit import DiT
 from recombine.models.entry import FactorRows
 from recombine.models.heads import DiffusionHead
 from recombine.models.masked import Masked
 from recombine.objectives.jepa import Jepa
+from recombine.objectives.masked import MaskedCrossEntropy, MaskedSquaredError
 from recombine.sample.unmask import Unmask
 from recombine.studies._networks import HEADS, LAYERS, WIDTH, Combination, Parts, factorial
 from recombine.studies.tokenizers import VQ
@@ -54,7 +55,9 @@ def batch_of(parts: Parts, rng: torch.Generator, batch: int = 2) -> tuple[Tensor
 
 
 def test_parameters_are_within_two_per_cent_and_at_most_1_2_million():
-    counts = [parts.parameters for parts in CELLS.values()]
+    """By labels and by actual values alike."""
+    values = factorial(Latents("tokenizer_vq", VQ), FactorValues(LABELS.values))
+    counts = [parts.parameters for parts in (*CELLS.values(), *values.values())]
     assert max(counts) <= 1_200_000
     assert max(counts) <= 1.02 * min(counts)
 
@@ -86,6 +89,27 @@ def test_conditionings_differ_in_the_conditioning_and_the_neurons_alone(corrupti
     assert replace(one, **{how: getattr(other, how), "inner": other.inner}) == other
     assert (one.width, one.layers, one.heads) == (WIDTH, LAYERS, HEADS)
     assert WIDTH % HEADS == 0
+
+
+@pytest.mark.parametrize("conditioning", ["adaln", "tokens"])
+def test_squared_error_and_cross_entropy_of_vectors_differ_in_the_loss_alone(conditioning: str):
+    squared, crossed = (
+        CELLS["masks", loss, conditioning] for loss in ("squared", "cross_entropy_of_vectors")
+    )
+    assert isinstance(squared.objective, MaskedSquaredError)
+    assert crossed.objective == MaskedCrossEntropy()
+    one, other = trunk(squared), trunk(crossed)
+    assert one.head.separate
+    assert replace(one, head=replace(one.head, separate=False)) == other
+    assert (squared.view, squared.sampler) == (crossed.view, crossed.sampler)
+    # All cells see and predict the same vectors.
+    books = {one.head.book, squared.objective.book}
+    for (corruption, loss, _), parts in CELLS.items():
+        if isinstance(parts.view, Latents):
+            books.add(parts.view)
+        if (corruption, loss) == ("noise", "cross_entropy"):
+            books.add(parts.network.book)
+    assert books == {Latents("tokenizer_vq", VQ)}
 
 
 @each_cell

@@ -17,6 +17,8 @@ from recombine import zoo
 from recombine.models.tokenizer import Autoencoder, AutoencoderModule
 from recombine.spelling import spelled
 
+CEILING = 0.98
+"""The least share of reconstructions of any composition that are read right."""
 REACH = 6.0
 """Latents are kept from -REACH to REACH; they are spread by about 1."""
 
@@ -214,9 +216,15 @@ def codebook(name: str, of: Autoencoder) -> Float[Tensor, "code latent"]:
 
 
 def check(view: View) -> None:
-    """Refuse a view whose tokenizer is not shipped, before anything is trained or written."""
-    if isinstance(view, Latents | Codes):
-        zoo.path(view.name)
+    """Refuse a view whose tokenizer is not shipped or loses compositions, before any training."""
+    if not isinstance(view, Latents | Codes):
+        return
+    known = zoo.load(view.name).facts["measured"]
+    if (least := known.get("read_least", (1.0,))[0]) < CEILING:
+        raise ValueError(
+            f"{view.name} keeps only {least:.3f} of the images of one composition; a tokenizer "
+            f"keeps at least {CEILING} of each"
+        )
 
 
 @cache

@@ -14,11 +14,13 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from recombine.measure.fit import Fitted
 from recombine.measure.renders import fresh, means, single_object_world
+from recombine.measure.spread import spreads
 from recombine.measure.subject import Curve, Findings, Subject, joined
 from recombine.measurement import Measurement
-from recombine.reader import Reading
-from recombine.scene import Concepts, concept_rows
+from recombine.reader import FactorReader, Reading
+from recombine.scene import Concepts, Factor, concept_rows
 from recombine.split import Split
 from recombine.worlds.shapes2d import BINARY
 
@@ -30,7 +32,7 @@ each."""
 SHOWN = 32
 """Compositions on a sheet of samples."""
 LIMITS = {"_strict": 0.5, "_lenient": 2.0}
-"""What a reader accepts at half and at double of every limit: a conclusion must survive both."""
+"""With every limit of the reader at half and at double: a conclusion must survive both."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,9 @@ class Composition:
         reader = subject.reader(self.reader)
         read = reader(drawn.float().clamp(0, 1))
         found = self._rates(read, "") | self._factors(read) | self._chance(read)
-        for whose, images in (("_ceiling", true), ("_view", through)):
-            found |= self._rates(reader(images.float().clamp(0, 1)), whose)
+        ceiling = reader(true)
+        found |= self._rates(ceiling, "_ceiling") | self._spreads(read, ceiling)
+        found |= self._rates(reader(through.float().clamp(0, 1)), "_view")
         first = dict(zip(which, drawn[:: self.samples].clamp(0, 1), strict=True))
         sheets = {
             name: torch.stack([first[each] for each in self.groups[name][:SHOWN]])
@@ -121,10 +124,8 @@ class Composition:
         """Return how often each group is right and valid, also to other limits of validity."""
         right = self._right(read.concepts).all(dim=-1)
         found = {}
-        for name, valid in {
-            "": read.valid,
-            **{k: read.within(f) for k, f in LIMITS.items()},
-        }.items():
+        limits = {"": read.valid, **{name: read.within(each) for name, each in LIMITS.items()}}
+        for name, valid in limits.items():
             good = right & valid.view_as(right)
             for group, mine in self._members().items():
                 found[f"accuracy{name}{whose}@{group}"] = _rate(good[mine].flatten())
@@ -155,6 +156,15 @@ class Composition:
                 float(same.mean()), None, None, len(same)
             )
         return found
+
+    def _spreads(self, read: Reading, true: Reading) -> dict[str, Measurement]:
+        """Return how far samples of test compositions spread, as shares of true renders' spread."""
+        if not (isinstance(read, Fitted) and isinstance(true, Fitted)):
+            return {}
+        test = torch.tensor(self._members()["test"])[:, None] * self.samples
+        which = (test + torch.arange(self.samples)).flatten().to(read.concepts.device)
+        found = spreads(read[which], true[which], self.samples)
+        return {f"{name}@test": each for name, each in found.items()}
 
     def _right(
         self, concepts: Int[Tensor, "batch factor"]
@@ -193,7 +203,7 @@ class Composition:
 
     def tiny(self) -> "Composition":
         """Return the same measurement with few samples of few compositions."""
-        return replace(self, samples=2, most=4, kept=min(self.kept, 1))
+        return replace(self, samples=2, most=1, kept=min(self.kept, 1))
 
 
 def conditions(
@@ -224,29 +234,17 @@ def targets_spread(measure: Composition, subject: Subject) -> Findings:
     return Findings(found, alarms=tuple(alarms))
 
 
-def accuracies(
-    split: Split, read: Mapping[Concepts, Int[Tensor, "sample factor"]], whose: str = ""
+def read_again(
+    kept: Mapping[str, Tensor], view: Any, factors: Sequence[Factor], reader: FactorReader
 ) -> dict[str, Measurement]:
-    """Return how often what was read is the composition, by composition, level and factor.
-
-    `whose` is added to every name: "_noisy" for renders with noise.
-    """
-    right = {
-        which: rows == concept_rows(split.factors, (which,)).to(rows.device)
-        for which, rows in read.items()
-    }
-    found = {}
-    for which, each in right.items():
-        found[f"accuracy{whose}@{'-'.join(which)}"] = _rate(each.all(dim=1))
-    for level in split.levels:
-        mine = [right[which] for which in split.at(level) if which in right]
-        if not mine:
-            continue
-        pooled = torch.cat(mine)
-        found[f"accuracy{whose}@level{level}"] = _rate(pooled.all(dim=1))
-        for factor, good in zip(split.factors, pooled.unbind(dim=1), strict=True):
-            found[f"{factor.name}_right{whose}@level{level}"] = _rate(good)
-    return found
+    """Read kept samples with another reader; they must be decoded by the weights they are from."""
+    if bytes(kept["decoder"].tolist()).hex() != view.decoder:
+        raise ValueError(f"these samples are for another decoder than {view}")
+    samples, rows = kept["samples"], kept["sampled"]
+    read = reader(view.back(view.restored(samples.flatten(0, 1))).float().clamp(0, 1))
+    right = (read.concepts.view(*samples.shape[:2], len(factors)) == rows[:, None]).all(dim=-1)
+    valid = read.valid.view_as(right)
+    return {"accuracy@test": _rate((right & valid).flatten()), "valid@test": _rate(valid.flatten())}
 
 
 def _rate(good: Bool[Tensor, " sample"]) -> Measurement:

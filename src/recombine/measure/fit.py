@@ -112,6 +112,11 @@ class Fitted:
         """Return whether an image is valid when every limit is multiplied by this factor."""
         return torch.stack([*self.kept(self.limits.scaled(factor)).values()]).all(dim=0)
 
+    def __getitem__(self, which: Int[Tensor, " some"]) -> "Fitted":
+        """Return some of the images."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Fitted(**{k: v if k == "limits" else v[which] for k, v in parts.items()})
+
     def kept(self, limits: Limits) -> dict[str, Bool[Tensor, " batch"]]:
         """Return whether each limit is kept."""
         far = {each.name: getattr(limits, each.name) for each in fields(limits)}

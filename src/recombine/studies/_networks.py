@@ -88,10 +88,10 @@ class Parts:
 
 def factorial(vectors: Latents, labels: Labels) -> dict[Combination, Parts]:
     """Return all cells, in the code vectors of this view and conditioned on such labels."""
-    return {each: _parts(each, vectors, labels) for each in INNER}
+    return {each: parts(each, vectors, labels) for each in INNER}
 
 
-def _parts(combination: Combination, vectors: Latents, labels: Labels) -> Parts:
+def parts(combination: Combination, vectors: Latents, labels: Labels) -> Parts:
     corruption, loss, conditioning = combination
     rows = FactorRows(len(labels.values), labels.features)
     inner, latent, side = INNER[combination], vectors.of.latent, vectors.of.side

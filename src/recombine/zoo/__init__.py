@@ -20,7 +20,6 @@ from recombine.models.detector import Detector, DetectorReader
 from recombine.models.probe import Probe, ProbeReader
 from recombine.report.files import naming
 from recombine.report.words import nearest
-from recombine.scene import World
 from recombine.worlds.shapes2d import Shapes2D
 
 Filled = TypeVar("Filled", bound=nn.Module)
@@ -86,7 +85,7 @@ def ship(
     return target
 
 
-def reader(name: str, device: torch.device, world: World | None = None) -> Any:
+def reader(name: str, device: torch.device, world: object = None) -> Any:
     """Return a reader of images on a device; weights are read from disk once.
 
     The reader by rendering, "fit", needs no weights but the world of the images.
