@@ -41,6 +41,7 @@ def tried(world: Shapes2D, count: int) -> dict[str, Tensor]:
 
 
 def main(count: int) -> None:
+    """Read everything and print what was found."""
     world = Shapes2D()
     reader = Fit(world)
     concepts = world.scenes(torch.arange(count), SEED).concepts[:, 0]

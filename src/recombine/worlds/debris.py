@@ -227,7 +227,8 @@ def _points(scenes: Scenes, side: int) -> tuple[Where, Where]:
     return right[:, None].expand(-1, side * FINE, -1), down[..., None].expand(-1, -1, side * FINE)
 
 
-def _pooled(inside: Bool[Tensor, "batch height width"]) -> Where:
+def _pooled(inside: Bool[Tensor, "batch fine fine"]) -> Float[Tensor, "batch height width"]:
+    """Return the share of each pixel's fine points that lie inside."""
     return F.avg_pool2d(inside.float()[:, None], FINE)[:, 0]
 
 
