@@ -175,12 +175,14 @@ def test_each_limit_refuses_alone(clean: Fitted):
 
 def test_what_is_found_of_a_shape_with_a_flaw():
     """One more dark pixel of the same colour, and a green one, are seen for what they are."""
-    images = alone(CIRCLE, torch.full((3,), 5.0), torch.zeros(3, 2))
+    images = alone(CIRCLE, torch.full((4,), 5.0), torch.zeros(4, 2))
     images[1, 1:, 2:5, 2:5] = 0.1
     images[1, 0, 2:5, 2:5] = 0.9
     images[2, :, 13:16, 13:16] = torch.tensor(COLOURS["green"])[:, None, None]
-    plain, spotted, coloured = (FIT(images[k : k + 1]) for k in range(3))
+    images[3, :, 13:16, 13:16] = 1.0
+    plain, spotted, coloured, holed = (FIT(images[k : k + 1]) for k in range(4))
     assert plain.pieces.item() == 1
+    assert holed.misfit.item() > 0.5
     assert spotted.pieces.item() == 2
     assert spotted.misfit.item() == pytest.approx(1.0, abs=0.05)
     assert coloured.second_colour.item() > 0.3

@@ -84,7 +84,9 @@ def test_every_image_is_marred_by_itself_and_stays_an_image():
         return torch.zeros(len(image), 6)
 
     image, true = torch.full((64, 3, 28, 28), 0.5), torch.zeros(64, 3).long()
-    Classification(noise=0.2)(look, image, true, generator=torch.Generator().manual_seed(0))
+    Classification((2, 2, 2), noise=0.2)(
+        look, image, true, generator=torch.Generator().manual_seed(0)
+    )
     strength = (seen[0] - image).std(dim=(1, 2, 3))
     assert 0.05 < strength.mean() < 0.15
     assert strength.std() > 0.03
@@ -98,7 +100,7 @@ def test_it_learns_to_read_in_a_few_steps():
     weights = Weights.of(of.build(), ema=0.9)
     step = Step(weights, Classification((2, 2, 2)), 1.0, torch.Generator().manual_seed(0))
     step.set_rate(3e-3)
-    for number in range(60):
+    for number in range(120):
         scenes = world.scenes(torch.arange(64) + 64 * number, seed=0)
         step(world.image(scenes), concepts(scenes))
     fresh = world.scenes(torch.arange(256), seed=1)

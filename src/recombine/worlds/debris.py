@@ -197,7 +197,7 @@ def _splinter(right: Where, down: Where, vary: Tensor) -> Tensor:
 
 def _egg(right: Where, down: Where, vary: Tensor) -> Tensor:
     """A disc with a straight flank."""
-    return (right**2 + down**2 < 1.15) & (right < 0.3 + 0.4 * vary)
+    return (right**2 + down**2 < 1.25) & (right < 0.3 + 0.4 * vary)
 
 
 def _of_outline(inside: Inside) -> Callable[[Shapes2D, Index, int], Drawing]:
