@@ -72,8 +72,9 @@ class Fitted:
     missing light's energy that the fit leaves, `rms` the same per pixel and channel. `misfit` is
     the largest difference in coverage, `second_colour` the largest in colour, over 3 x 3 pixels.
     `margin` is how much more the second-best shape leaves unexplained, in what the best one leaves
-    near the shape beyond the noise elsewhere; it is negative if the best is no shape of the world. `ink` is in the area of
-    the composition, `cut` is how many pixels the shape reaches beyond the border.
+    near the shape beyond the noise elsewhere; it is negative if the best is no shape of the world.
+    `ink` is in the area of the composition, `pieces` are what is connected, and `cut` is how many
+    pixels the shape reaches beyond the border.
     """
 
     concepts: Int[Tensor, "batch factor"]
@@ -319,7 +320,7 @@ def _centred(missing: Images) -> tuple[Float[Tensor, "batch 2"], Images]:
 @cache
 def _grid(kind: int, side: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return poses near the middle, and their templates of norm 1, flat."""
-    line = torch.arange(-1, 1.01, 0.5, dtype=torch.float64, device=device)
+    line = torch.arange(-1.0, 1.5, 1.0, dtype=torch.float64, device=device)
     size = torch.arange(log(side / 16), log(side / 2.5), 0.1, dtype=torch.float64, device=device)
     mixed = line.new_tensor([0.0, 0.5, 0.8, 0.92])
     poses = torch.cartesian_prod(line, line, size, mixed)
@@ -401,8 +402,11 @@ def _drawn_with_slopes(kind: int, pose: Poses, side: int) -> Float[Tensor, "batc
     for number in range(3):
         moved[:, number + 1, number] += near
     share = _sharp(kind, moved.flatten(0, 1), side).unflatten(0, (-1, 4))
-    mixing, more = _mixing(pose[:, 3], side)[:, None], _mixing(pose[:, 3] + near, side)
-    blurred = mixing @ share @ mixing.mT
+    mixing, more = _mixing(pose[:, 3], side), _mixing(pose[:, 3] + near, side)
+    # One product for all four: the columns of one shape stand beside those of the next.
+    beside = share.transpose(1, 2).flatten(2)
+    across = (mixing @ beside).unflatten(2, (4, side)).transpose(1, 2).flatten(1, 2)
+    blurred = (across @ mixing.mT).unflatten(1, (4, side))
     wider = more @ share[:, 0] @ more.mT
     values = torch.cat([blurred[:, 1:], wider[:, None]], dim=1)
     return torch.cat([blurred[:, :1], (values - blurred[:, :1]) / near], dim=1)
