@@ -26,8 +26,9 @@ from recombine.objectives.masked import (
 from recombine.train import Step, Taken, Weights, train
 from subjects import perturbed
 
-CODES, SIDE, RUNS = 12, 4, 3
-RATES, CLIPS, AVERAGES = (1e-3, 3e-3, 5e-4), (0.3, 1.0, 5.0), (0.9, 0.5, 0.8)
+F32 = torch.float32
+CODES, SIDE, RUNS = 12, 4, 2
+RATES, CLIPS, AVERAGES = (1e-3, 3e-3), (0.3, 5.0), (0.9, 0.5)
 """Of each run; the first clip is far below the norm of most gradients."""
 
 
@@ -62,31 +63,33 @@ def dit(entry: Any) -> DiT:
 
 
 JEPA = Jepa(layers=(0, 1))
-VECTORS = DistanceHead(Book(), separate=True)
-MAR = DiffusionHead(3, blocks=1, width=16)
-FAMILIES = {
-    "dit": Family(dit(Vector(6)), Diffusion(sigma_data=1.0)),
-    "dit_dropout": Family(dit(Vector(6)), Diffusion(dropout=Dropout(torch.zeros_like, 0.5))),
-    "dit_prefix": Family(dit(FactorRows(2, 2)), Diffusion(sigma_data=1.0)),
-    "dit_attends": Family(dit(Tokens(3, 2)), Diffusion(sigma_data=1.0)),
-    "dit_jepa": Family(dit(Vector(6)), JEPA(Diffusion(sigma_data=1.0))),
-    "maskgit": Family(masked(LogitHead(CODES)), MaskedCrossEntropy()),
-    "maskgit_adaln": Family(masked(LogitHead(CODES), True), MaskedCrossEntropy()),
-    "maskgit_jepa": Family(masked(LogitHead(CODES)), JEPA(MaskedCrossEntropy())),
-    "distance": Family(masked(DistanceHead(Book())), MaskedCrossEntropy()),
-    "squared": Family(masked(VECTORS, True), MaskedSquaredError(book=Book())),
-    "squared_jepa": Family(masked(VECTORS), JEPA(MaskedSquaredError(book=Book()))),
-    "givt": Family(masked(MixtureHead(3, 4)), MaskedMixture()),
-    "givt_adaln": Family(masked(MixtureHead(3, 4), True), MaskedMixture()),
-    "givt_jepa": Family(masked(MixtureHead(3, 4), True), JEPA(MaskedMixture())),
-    "mar": Family(masked(MAR), MaskedDiffusion(MostHidden(), draws=2)),
-    "mar_adaln": Family(masked(MAR, True), MaskedDiffusion(draws=2)),
-    "mar_jepa": Family(masked(MAR), JEPA(MaskedDiffusion(draws=2))),
-    "codes": Family(CodeDenoiser(dit(Vector(6)), Book()), CodeDiffusion()),
-    "codes_squared": Family(CodeDenoiser(dit(Vector(6)), Book()), CodeDiffusion(False)),
-    "codes_even": Family(CodeDenoiser(dit(FactorRows(2, 2)), Book()), CodeDiffusion(False, weighed=False)),
-    "points": Family(MLP(3 * SIDE**2, 6, width=16), StepDiffusion()),
+HEADS = {
+    "maskgit": (LogitHead(CODES), MaskedCrossEntropy()),
+    "distance": (DistanceHead(Book()), MaskedCrossEntropy()),
+    "squared": (DistanceHead(Book(), separate=True), MaskedSquaredError(book=Book())),
+    "givt": (MixtureHead(3, 4), MaskedMixture()),
+    "mar": (DiffusionHead(3, blocks=1, width=16), MaskedDiffusion(MostHidden(), draws=2)),
 }
+DIFFUSION = Diffusion(sigma_data=1.0)
+CODE_DENOISER = CodeDenoiser(dit(Vector(6)), Book())
+FAMILIES = {
+    "dit": Family(dit(Vector(6)), DIFFUSION),
+    "dit_dropout": Family(dit(Vector(6)), Diffusion(dropout=Dropout(torch.zeros_like, 0.5))),
+    "dit_prefix": Family(dit(FactorRows(2, 2)), DIFFUSION),
+    "dit_attends": Family(dit(Tokens(3, 2)), DIFFUSION),
+    "dit_jepa": Family(dit(Vector(6)), JEPA(DIFFUSION)),
+    "codes": Family(CODE_DENOISER, CodeDiffusion()),
+    "codes_squared": Family(CODE_DENOISER, CodeDiffusion(False, weighed=False)),
+    "points": Family(MLP(3 * SIDE**2, 6, width=16), StepDiffusion()),
+} | {
+    f"{name}{'_adaln' * adaln}{'_jepa' * jepa}": Family(
+        masked(head, adaln), JEPA(objective) if jepa else objective
+    )
+    for name, (head, objective) in HEADS.items()
+    for adaln in (False, True)
+    for jepa in (False, True)
+}
+
 
 
 def doubled(image: Tensor) -> Tensor:
@@ -94,12 +97,12 @@ def doubled(image: Tensor) -> Tensor:
     return 2 * image
 
 
-def started(family: Family, device: str = "cpu") -> list[Step]:
+def started(family: Family, device: str = "cpu", dtype: torch.dtype = F32) -> list[Step]:
     """Return the steps of the runs, each with weights and random numbers of its own."""
     steps = []
     for run in range(RUNS):
         torch.manual_seed(run)
-        network = perturbed(family.objective.wrap(family.network.build()).to(device))
+        network = perturbed(family.objective.wrap(family.network.build())).to(device, dtype)
         weights = Weights.of(network, AVERAGES[run], weight_decay=0.1)
         rng = torch.Generator(device).manual_seed(10 + run)
         average = weights.average.module if isinstance(family.objective, JepaObjective) else None
@@ -108,21 +111,25 @@ def started(family: Family, device: str = "cpu") -> list[Step]:
     return steps
 
 
-def batches(family: Family, run: int, device: str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
+def batches(
+    family: Family, run: int, device: str = "cpu", dtype: torch.dtype = F32
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Return the images and conditions of a run; those of each run are its own."""
     rng = torch.Generator().manual_seed(100 + run)
     while True:
-        shape = (6, *((SIDE, SIDE) if family.discrete else (3, SIDE, SIDE)))
-        latents = torch.randn(shape, generator=rng) / 2
+        shape = (5, *((SIDE, SIDE) if family.discrete else (3, SIDE, SIDE)))
+        latents = torch.randn(shape, generator=rng).to(dtype) / 2
         image = torch.randint(CODES, shape, generator=rng) if family.discrete else latents
-        condition = torch.randn(6, *family.condition, generator=rng)
-        condition[..., -1] = (condition[..., -1] > -0.5).float()
+        condition = torch.randn(5, *family.condition, generator=rng).to(dtype)
+        condition[..., -1] = (condition[..., -1] > -0.5).to(dtype)
         yield image.to(device), condition.to(device)
 
 
-def together(family: Family, device: str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
+def together(
+    family: Family, device: str = "cpu", dtype: torch.dtype = F32
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Return the batches of all runs, stacked."""
-    for each in zip(*(batches(family, run, device) for run in range(RUNS)), strict=True):
+    for each in zip(*(batches(family, run, device, dtype) for run in range(RUNS)), strict=True):
         images, conditions = zip(*each, strict=True)
         yield torch.stack(images), torch.stack(conditions)
 
@@ -131,12 +138,15 @@ def rates(at: int) -> list[float]:
     return [rate / at**0.5 for rate in RATES]
 
 
-def alone(family: Family, count: int, device: str = "cpu") -> tuple[Tensor, list[Step]]:
+def alone(
+    family: Family, count: int, device: str = "cpu", dtype: torch.dtype = F32
+) -> tuple[Tensor, list[Step]]:
     """Take the steps of each run by itself; return its losses and its end."""
-    steps, losses = started(family, device), []
+    steps, losses = started(family, device, dtype), []
     for run, step in enumerate(steps):
-        taken = train(step, batches(family, run, device), lambda at, run=run: rates(at)[run], range(1, count + 1))
-        losses.append(torch.stack([each.loss for each in taken]))
+        given = batches(family, run, device, dtype)
+        taken = train(step, given, lambda at, run=run: rates(at)[run], range(1, count + 1))
+        losses.append(losses_of(taken))
     return torch.stack(losses, dim=1), steps
 
 
