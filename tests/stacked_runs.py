@@ -91,7 +91,6 @@ FAMILIES = {
 }
 
 
-
 def doubled(image: Tensor) -> Tensor:
     """See twice the image: a view that is no identity."""
     return 2 * image

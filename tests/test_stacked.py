@@ -1,7 +1,5 @@
 """Stacked runs are the runs they would be alone, whatever is trained."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor

@@ -139,7 +139,9 @@ def check_alike(runs: Sequence[Step]) -> None:
                 )
         for name, value in fixed.items():
             if not torch.equal(value, also_fixed[name]):
-                raise ValueError(f"stacked runs differ in what they learn only; {name} differs, too")
+                raise ValueError(
+                    f"stacked runs differ in what they learn only; {name} differs, too"
+                )
 
 
 def _tensors(step: Step) -> tuple[dict[str, tuple[int, ...]], dict[str, Tensor]]:
@@ -157,7 +159,7 @@ class Draw(NamedTuple):
     arguments: tuple[Any, ...]
     named: dict[str, Any]
 
-    def of_each(self, generators: Sequence[torch.Generator]) -> Shaped[Tensor, "run *drawn"]:
+    def of_each(self, generators: Sequence[torch.Generator]) -> Shaped[Tensor, " run *drawn"]:
         """Draw from each generator."""
         function, arguments, named = self
         return torch.stack([function(*arguments, **named, generator=each) for each in generators])
