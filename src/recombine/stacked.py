@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 
 from recombine.share import SHAPE_AT
@@ -33,9 +34,8 @@ class StackedStep:
         self.own = [list(run.weights.denoiser.parameters()) for run in runs]
         self.parameters = stack([run.weights.denoiser for run in runs])
         self.averages = stack([run.weights.average.module for run in runs])
-        batched = vmap(self._loss)
-        # Not for any shape: there are no others, and batches of any size cannot be traced.
-        self.losses = torch.compile(batched, dynamic=False) if compiled else batched
+        self.losses: Callable[..., Tensor] = vmap(self._loss)
+        self.compiled = compiled
         self.draws: list[Draw] | None = None
 
     def __call__(
@@ -46,11 +46,15 @@ class StackedStep:
         """Change the weights of all runs and return their losses before the change."""
         view = self.first.view
         seen = image if view is None else view(image.flatten(0, 1)).unflatten(0, image.shape[:2])
+        starts = self.draws is None
         if self.draws is None:
             self.draws = self._noted(seen[0], condition[0])
         drawn = [draw.of_each(self.generators) for draw in self.draws]
         averages = {} if self.first.average is None else self.averages
-        losses = self.losses(self.parameters, averages, seen, condition, drawn)
+        given = (self.parameters, averages, seen, condition, drawn)
+        if starts and self.compiled:
+            self.losses = torch.compile(traced(self.losses, given), dynamic=False)
+        losses = self.losses(*given)
         whole = tuple(self.parameters.values())
         for parameter in whole:
             parameter.grad = None
@@ -98,6 +102,11 @@ class StackedStep:
             besides = {"average": with_weights(first.average, averages)}
         with Drawn(drawn):
             return first.objective(denoiser, seen, condition, generator=first.generator, **besides)
+
+
+def traced(losses: Callable[..., Tensor], given: tuple[Any, ...]) -> Callable[..., Tensor]:
+    """Return the same as plain tensor operations: the compiler does not see through modes."""
+    return make_fx(lambda *those: losses(*those))(*given)
 
 
 def called_by(step: Step) -> nn.Module:
