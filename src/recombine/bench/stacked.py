@@ -53,7 +53,7 @@ def measured(
     """Measure 32 runs with batches of 64 on a GPU, 8 with batches of 8 on a CPU."""
     on_gpu = device.type == "cuda"
     runs, batch = runs or (32 if on_gpu else 8), batch or (64 if on_gpu else 8)
-    found = {"runs": known(runs), "batch": known(batch)}
+    found = {"runs": known(float(runs)), "batch": known(float(batch))}
     for name, small in SMALL.items():
         rng = torch.Generator(device).manual_seed(0)
         image = small.images(runs, batch, rng)
