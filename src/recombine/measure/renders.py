@@ -12,7 +12,7 @@ from recombine.measure.subject import inapplicable
 from recombine.scene import Concepts, Scenes
 from recombine.split import Split
 from recombine.worlds.files.celeba import CelebA
-from recombine.worlds.shapes2d import FewShapes2D, Shapes2D
+from recombine.worlds.shapes2d import Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
 
 FRESH = 10_037
@@ -46,7 +46,8 @@ def fresh(
     number = torch.arange(first, first + samples, device=device)
     if isinstance(world, CelebA):
         return kept_for_testing(world, which).image_of(number)
-    only = replace(world.endless if isinstance(world, FewShapes2D) else world, among=(which,))
+    endless = replace(world, images=None) if isinstance(world, Shapes2D) else world
+    only = replace(endless, among=(which,))
     return only.image(only.scenes(number, FRESH))
 
 
@@ -55,7 +56,7 @@ def means(world: SingleObjectWorld, which: Concepts, samples: int, device: torch
     if isinstance(world, CelebA):
         return kept_for_testing(world, which).scenes_of(torch.arange(samples, device=device))
     if isinstance(world, Shapes2D):
-        world = replace(world, size_jitter=0.0, colour_jitter=0.0, place_jitter=0.0)
+        world = world.means
     return replace(world, among=(which,)).scenes(torch.arange(samples, device=device), MEANS)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from recombine.models.entry import check_counts, check_image
@@ -20,15 +20,19 @@ from recombine.worlds.shapes2d import Shapes2D
 
 @dataclass(frozen=True)
 class Probe:
-    """A network with a logit for every concept of every factor, side by side."""
+    """A network with a logit for every concept of every factor, side by side.
+
+    One that `rejects` has a last logit, for "nothing valid".
+    """
 
     size: int = 28
     factors: tuple[Factor, ...] = Shapes2D().factors
     width: int = 48
     linear: bool = False
+    rejects: bool = False
 
     def __post_init__(self) -> None:
-        check_counts(self, "linear")
+        check_counts(self, "linear", "rejects")
         if not self.factors:
             raise ValueError("a probe reads at least one factor; got none")
 
@@ -58,7 +62,7 @@ class ProbeModule(nn.Module):
             nn.Conv2d(inputs, outputs, 3, stride, padding=1) for inputs, outputs, stride in steps
         )
         seen = 3 * of.size**2 if of.linear else 2 * of.width * (-(-of.size // 4)) ** 2
-        self.outlet = nn.Linear(seen, sum(of.counts))
+        self.outlet = nn.Linear(seen, sum(of.counts) + of.rejects)
 
     def forward(
         self, images: Float[Tensor, "batch 3 height width"]
@@ -71,14 +75,37 @@ class ProbeModule(nn.Module):
 
 
 @dataclass(frozen=True)
+class ProbeReading:
+    """The likeliest concepts, and the log of the odds that nothing valid is shown."""
+
+    concepts: Int[Tensor, "batch factor"]
+    doubt: Float[Tensor, " batch"]
+
+    @property
+    def valid(self) -> Bool[Tensor, " batch"]:
+        """Whether a composition is likelier than nothing valid."""
+        return self.within(1.0)
+
+    @property
+    def rows(self) -> Int[Tensor, "batch factor"]:
+        """The concepts of valid images, and -1 for those of others."""
+        return torch.where(self.valid[:, None], self.concepts, -1)
+
+    def within(self, factor: float) -> Bool[Tensor, " batch"]:
+        """Return whether the odds that nothing valid is shown are at most this factor."""
+        return self.doubt.exp() <= factor
+
+
+@dataclass(frozen=True)
 class ProbeReader:
-    """Images in [0, 1] -> the number of the concept of each factor."""
+    """Reads images in [0, 1]; one that does not reject takes every image for valid."""
 
     network: Any
     of: Probe
 
-    def __call__(
-        self, images: Float[Tensor, "batch 3 height width"]
-    ) -> Int[Tensor, "batch factor"]:
-        logits = self.network(images.clamp(0, 1)).float().split(self.of.counts, dim=1)
-        return torch.stack([each.argmax(dim=1) for each in logits], dim=1)
+    def __call__(self, images: Float[Tensor, "batch 3 height width"]) -> ProbeReading:
+        logits = self.network(images.clamp(0, 1)).float()
+        parts = logits[:, : sum(self.of.counts)].split(self.of.counts, dim=1)
+        rows = torch.stack([each.argmax(dim=1) for each in parts], dim=1)
+        doubt = logits[:, -1] if self.of.rejects else torch.full_like(logits[:, -1], -torch.inf)
+        return ProbeReading(rows, doubt)

@@ -1,6 +1,7 @@
-"""Classification: the concept of every factor, in slightly noisy images.
+"""Classification: the concept of every factor, in images that are slightly noisy and blurred.
 
-A probe has to read what models draw, so it does not see renders as they are.
+A probe has to read what models draw, so it does not see renders as they are. It may also learn that
+debris shows nothing valid.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,10 @@ from torch import Tensor
 
 from recombine.denoiser import Objective, per_image, unit_noise
 from recombine.models.probe import Probe
+from recombine.render.raster import blurred
 from recombine.scene import Scenes
+from recombine.worlds.debris import DEBRIS, debris
+from recombine.worlds.shapes2d import Shapes2D
 
 
 def concepts(scenes: Scenes) -> Int[Tensor, "batch factor"]:
@@ -26,17 +30,25 @@ def concepts(scenes: Scenes) -> Int[Tensor, "batch factor"]:
 class Classification(Objective):
     """Cross-entropy, a mean over factors; every image has noise of its own strength up to `noise`.
 
-    `counts` are how many concepts each factor has.
+    `counts` are how many concepts each factor has. Each batch has a blur of its own up to `blur`
+    pixels. With a `world` to take debris from, `debris_share` of each batch is replaced by debris,
+    of which only the last logit, "nothing valid", is learned.
     """
 
     generates: ClassVar[bool] = False
 
     counts: tuple[int, ...] = tuple(Probe().counts)
     noise: float = 0.1
+    blur: float = 0.0
+    world: Shapes2D | None = None
+    debris_share: float = 0.4
 
     def __post_init__(self) -> None:
-        if not 0 <= self.noise < float("inf"):
-            raise ValueError(f"noise is finite and not negative; got {self.noise}")
+        for name in ("noise", "blur"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} is finite and not negative; got {getattr(self, name)}")
+        if not 0 < self.debris_share < 1:
+            raise ValueError(f"a share of debris is between 0 and 1; got {self.debris_share}")
 
     def __call__(
         self,
@@ -47,8 +59,35 @@ class Classification(Objective):
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch; the "denoiser" is a probe, the condition its targets."""
+        if self.blur:
+            sigma = self.blur * float(torch.rand((), generator=generator, device=generator.device))
+            image = 1 - blurred(1 - image, sigma)
+        valid = len(image)
+        if self.world is not None:
+            valid -= round(self.debris_share * len(image))
+            image = torch.cat([image[:valid], some_debris(self.world, image[valid:], generator)])
         strength = torch.rand(len(image), generator=generator, device=generator.device)
         strength = per_image(self.noise * strength.to(image), image)
         logits = denoiser((image + strength * unit_noise(image, generator)).clamp(0, 1)).float()
-        parts = zip(logits.split(list(self.counts), dim=1), condition.unbind(dim=1), strict=True)
-        return torch.stack([F.cross_entropy(part, true) for part, true in parts]).mean()
+        parts = logits[:valid].split([*self.counts, *[1] * (self.world is not None)], dim=1)
+        each = zip(parts, condition[:valid].unbind(dim=1), strict=False)
+        losses = [F.cross_entropy(part, true) for part, true in each]
+        if self.world is not None:
+            nothing = (torch.arange(len(image), device=image.device) >= valid).to(logits)
+            losses.append(F.binary_cross_entropy_with_logits(logits[:, -1], nothing))
+        return torch.stack(losses).mean()
+
+
+def some_debris(
+    world: Shapes2D, like: Float[Tensor, "batch 3 height width"], generator: torch.Generator
+) -> Float[Tensor, "batch 3 height width"]:
+    """Return debris of every kind, in the number of these images."""
+    start = int(torch.randint(2**40, (), generator=generator, device=generator.device))
+    index = torch.arange(start, start + len(like), device=like.device)
+    kinds = enumerate(DEBRIS)
+    parts = [debris(world, kind, index[k :: len(DEBRIS)], TRAINING_SEED) for k, kind in kinds]
+    return torch.cat(parts).to(like)
+
+
+TRAINING_SEED = 10_061
+"""The seed of debris to learn from; none is measured with it."""
