@@ -201,6 +201,15 @@ def test_runs_of_one_architecture_are_grouped(sizes: list[int]):
     assert [len(each) for each in stack.groups([plan(seed) for seed in range(20)], 64)] == [20]
 
 
+def test_cells_with_the_same_training_are_not_trained_at_once():
+    factorial = studies.load("factorial")
+    keys = ("masks", "masks-greedy")
+    plans = [
+        run.planned("factorial", factorial, key, seed, True) for key in keys for seed in (0, 1)
+    ]
+    assert stack.groups(plans, 4) == [plans[:2], plans[2:]]
+
+
 def test_networks_with_convolutions_take_turns():
     circles = studies.load("circles")
     plans = [
@@ -211,8 +220,10 @@ def test_networks_with_convolutions_take_turns():
 
 
 def test_the_field_that_differs_is_named():
-    objectives = studies.load("objectives")
-    dit, maskgit = (run.planned("objectives", objectives, key, 0) for key in ("dit_vq", "maskgit"))
+    factorial = studies.load("factorial")
+    dit, maskgit = (
+        run.planned("factorial", factorial, key, 0) for key in ("noise", "masks-cross_entropy")
+    )
     assert stack.differing([dit, maskgit]) == "network, objective, view"
     condition = replace(
         PLANS[0].trained.training.conditioner, encode=lambda scenes: torch.zeros(1, 5)

@@ -48,11 +48,13 @@ def test_a_graph_replays_the_stacked_step(name: str, compiled: bool):
         torch.testing.assert_close(averages[1][key], value, atol=1e-3, rtol=1e-2)
 
 
-@pytest.mark.parametrize("key", ["dit_vq", "maskgit_jepa", "mar"])
+@pytest.mark.parametrize(
+    "key", ["noise", "masks-cross_entropy-tokens-jepa", "masks-token_diffusion"]
+)
 def test_a_stack_of_a_study_ends_where_its_runs_do(key: str, tmp_path: Path):
     """In mixed precision, compiled, from the seeds of the study, with the tokenizer inside."""
-    study = studies.load("objectives")
-    plans = [run.planned("objectives", study, key, seed, False, {"steps": 100}) for seed in (1, 2)]
+    study = studies.load("factorial")
+    plans = [run.planned("factorial", study, key, seed, False, {"steps": 100}) for seed in (1, 2)]
     plans = [replace(p, declared=replace(p.trained, measures=(), milestones=())) for p in plans]
     machine = run.machine(torch.device("cuda"))
     run.together(plans, machine, [run.Settings(tmp_path / "stacked")] * 2)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
@@ -60,7 +61,15 @@ def units(plans: Sequence[Plan], stacked: bool = True) -> list[list[int]]:
 
 
 def groups(plans: Sequence[Plan], at_once: int, stacked: bool = True) -> list[list[Plan]]:
-    """Return which plans are trained at once: so many, of no more than AT_ONCE architectures."""
+    """Return which plans are trained at once: so many, of no more than AT_ONCE architectures.
+
+    Cells that share a folder come after each other: the later ones only measure.
+    """
+    folders = [plan.folder(Path()) for plan in plans]
+    again = [plan for at, plan in enumerate(plans) if folders[at] in folders[:at]]
+    if again and at_once > 1:
+        plans = [plan for at, plan in enumerate(plans) if folders[at] not in folders[:at]]
+        return groups(plans, at_once, stacked) + groups(again, at_once, stacked)
     found: list[list[list[int]]] = []
     for unit in units(plans, stacked and at_once > 1):
         for part in (unit[at : at + at_once] for at in range(0, len(unit), at_once)):
