@@ -52,7 +52,11 @@ class RunOptions:
     eager: bool = False
     """Do not compile on a GPU."""
     together: int = 1
-    """Train so many runs at once, a step of each in turn: small networks leave a GPU idle."""
+    """Train so many runs at once: small networks leave a GPU idle.
+
+    Runs that differ in no more than world, seed and learning rate are stacked: they take each step
+    as one, and their numbers are those of runs alone up to rounding. Others take turns.
+    """
     log: Annotated[Names, UNSET] = ()
     """Also report to csv (log.csv of the run), tensorboard, trackio or wandb, or to several."""
     yes: bool = False
@@ -89,8 +93,8 @@ def train(plans: Sequence[Plan], options: RunOptions) -> list[tuple[Plan, Kept]]
     accelerator = runner.machine(choice.chosen_device(options.device))
     kept_as, log = (options.out, options.save_every, not options.eager), options.log
     try:
-        for at in range(0, len(plans), options.together):
-            group = plans[at : at + options.together]
+        alone = accelerator.num_processes == 1
+        for group in runner.groups(plans, options.together, stacked=alone):
             with console.bar(hidden=not accelerator.is_main_process) as bar:
                 settings = [runner.Settings(*kept_as, watching(plan, bar), log) for plan in group]
                 found = runner.together(group, accelerator, settings)
@@ -134,9 +138,8 @@ def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
         raise ValueError("name a study to run (see recombine list)")
     if options.seeds is not None and options.seed is not None:
         raise ValueError("--seed and --seeds exclude each other; got both")
-    if not 1 <= options.together <= runner.AT_ONCE:
-        most, got = runner.AT_ONCE, options.together
-        raise ValueError(f"1 to {most} runs are trained at once; got --together {got}")
+    if options.together < 1:
+        raise ValueError(f"at least 1 run is trained at once; got --together {options.together}")
     seeds = (options.seed,) if options.seed is not None else options.seeds
     plans = [
         plan
