@@ -173,7 +173,7 @@ def test_sampling_imports_nothing_of_training():
         if isinstance(node, ast.ImportFrom)
     }
     chapters = {name.split(".")[1] for name in imported if name.startswith("recombine.")}
-    assert chapters == {"denoiser", "draw", "models", "sample"}
+    assert chapters == {"denoiser", "draw", "models", "sample", "spelling"}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
-"""From noise to image: follow a denoiser down the noise levels.
+"""From noise to image: follow a denoiser down the noise levels, by one of two solvers.
 
 All noise is a hash of a sample's own seed: a sample does not depend on which others it is drawn
 with, nor on the device.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from math import prod
+from math import log, prod
 from typing import Any, TypeAlias
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from recombine.denoiser import Denoiser, check_answer, noise
 from recombine.draw import bits
 from recombine.sample.guidance import Guidance
+from recombine.spelling import LATER
 
 _STREAM = 0x5A3B1E
 """Keeps the noise of samples apart from the draws that place objects."""
@@ -71,9 +72,48 @@ class SeededGenerator:
         return torch.cat(parts)
 
 
+Slope: TypeAlias = Callable[[Tensor, float], tuple[Tensor, Tensor]]
+"""Maps x and its noise level to the denoised image and dx / dsigma: one evaluation of a denoiser.
+"""
+Solver: TypeAlias = Callable[[Slope, Tensor, list[float]], Iterator[tuple[Tensor, Tensor]]]
+"""Yields x after each step between falling levels, and the denoised image at the step's start."""
+
+
+def heun(slope: Slope, x: Tensor, levels: list[float]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Take the mean of the slopes at both ends of a step: two evaluations (Karras et al. 2022)."""
+    for here, there in pairwise(levels):
+        denoised, now = slope(x, here)
+        ahead = x + (there - here) * now
+        # Without noise the slope is undefined, so the last step is Euler's.
+        if there > 0:
+            ahead = x + (there - here) * (now + slope(ahead, there)[1]) / 2
+        x = ahead
+        yield x, denoised
+
+
+def multistep(slope: Slope, x: Tensor, levels: list[float]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Extrapolate the denoised image from the step before: one evaluation a step.
+
+    DPM-Solver++(2M) of Lu et al. 2022 (arXiv 2211.01095, algorithm 2), where alpha = 1 and
+    lambda = -log sigma.
+    """
+    before: tuple[Tensor, float] | None = None
+    for here, there in pairwise(levels):
+        denoised, _ = slope(x, here)
+        followed = denoised
+        # The first step has nothing to extrapolate from; the last one ends in the denoised image.
+        if before is not None and there > 0:
+            last, width = before
+            followed = denoised + log(here / there) / (2 * width) * (denoised - last)
+        if there > 0:
+            before = denoised, log(here / there)
+        x = followed + there / here * (x - followed)
+        yield x, denoised
+
+
 @dataclass(frozen=True)
 class Sampler:
-    """How to descend by Heun's method (Karras et al. 2022); levels are even in sigma^(1/bend).
+    """How to descend; levels are even in sigma^(1/bend), as in Karras et al. 2022.
 
     With `guidance` the condition is stronger than in training.
     """
@@ -83,6 +123,7 @@ class Sampler:
     lowest: float = 0.002
     bend: float = 7.0
     guidance: Guidance | None = None
+    solver: Solver = field(default=heun, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -159,30 +200,15 @@ def trajectory(
     if sampler.guidance is not None:
         denoiser = sampler.guidance(denoiser)
     levels = sampler.levels().tolist()
-    x = start.detach() * levels[0]
-    for step, (here, there) in enumerate(pairwise(levels), start=1):
-        x, denoised = _descend(denoiser, x, condition, here, there)
-        yield Moment(step, there, x, denoised)
 
+    # Gradients are off here and not below: a generator would switch them off for its reader.
+    @torch.no_grad()
+    def slope(x: Tensor, level: float) -> tuple[Tensor, Tensor]:
+        sigma = x.new_full((len(x),), level)
+        denoised = denoiser(x, sigma, condition)
+        check_answer(denoised, x)
+        return denoised, noise(denoised, x, sigma)
 
-# Gradients are off here and not in `trajectory`: a generator would switch them off for its reader.
-@torch.no_grad()
-def _descend(
-    denoiser: Denoiser, x: Tensor, condition: Tensor, here: float, there: float
-) -> tuple[Tensor, Tensor]:
-    """Return x at the next level, and the denoised image at this one."""
-    denoised, slope = _slope(denoiser, x, here, condition)
-    ahead = x + (there - here) * slope
-    # Without noise the slope is undefined, so the last step is Euler's.
-    if there > 0:
-        _, next_slope = _slope(denoiser, ahead, there, condition)
-        ahead = x + (there - here) * (slope + next_slope) / 2
-    return ahead, denoised
-
-
-def _slope(denoiser: Denoiser, x: Tensor, level: float, condition: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the denoised image and dx / dsigma of the probability flow: the noise in x."""
-    sigma = x.new_full((len(x),), level)
-    denoised = denoiser(x, sigma, condition)
-    check_answer(denoised, x)
-    return denoised, noise(denoised, x, sigma)
+    steps = sampler.solver(slope, start.detach() * levels[0], levels)
+    for step, (x, denoised) in enumerate(steps, start=1):
+        yield Moment(step, levels[step], x, denoised)
