@@ -86,6 +86,7 @@ def counted(subject: str, name: str, count: int, samples: int) -> dict[str, list
 
 
 def table(names: Sequence[str], counts: Sequence[int], samples: int) -> None:
+    """Draw and count with every sampler; what lies in the cache is not drawn again."""
     for subject in MODELS:
         for name in names:
             for count in counts:

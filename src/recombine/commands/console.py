@@ -14,11 +14,31 @@ from rich.table import Table
 from rich.text import Text
 
 from recombine.measurement import Number
+from recombine.report.table import duration
 
 
 def say(message: str) -> None:
     """Write a message that is not a result."""
     print(message, file=sys.stderr, flush=True)
+
+
+LONG = 20
+"""What may take longer than so many seconds says so before it starts."""
+
+
+def tell_time(seconds: float, what: str = "this") -> None:
+    """Say how long something is going to take, where that is long."""
+    if seconds >= LONG:
+        say(f"{what} takes about {duration(seconds)} here, by a short warm-up")
+
+
+def tell_time_of(things: int, work: Callable[[int], object], what: str) -> None:
+    """Do the work on a few of many things, and say how long all of them take."""
+    few = min(things, 2)
+    work(few)  # what is slow the first time only
+    started = time.perf_counter()
+    work(few)
+    tell_time((time.perf_counter() - started) / few * things, what)
 
 
 def print_json(result: Mapping[str, Any]) -> None:

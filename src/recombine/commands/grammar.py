@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -139,6 +139,14 @@ Device: TypeAlias = Annotated[
     UNSET,
     tyro.conf.arg(
         help="Where to compute: cpu, cuda, cuda:1 (default: the accelerator if there is one)."
+    ),
+]
+SamplerName: TypeAlias = Annotated[
+    Literal["multistep", "heun"] | None,
+    UNSET,
+    tyro.conf.arg(
+        help="multistep is quick, heun is what studies declare (default: multistep on a CPU, "
+        "otherwise heun). See docs/speed.md for how they compare."
     ),
 ]
 Json: TypeAlias = Annotated[

@@ -4,7 +4,7 @@ Bradley 2025 (arXiv 2509.16447), Figure 2 and the scatter of K_max over conditio
 the numbers mean is declared in measure/locality.py.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -70,13 +70,17 @@ class Locality:
         found: dict[float, LevelInfluence] = {}
         for level in self.levels:
             x, sigma = noisy(image, level, generator)
-            found[level] = level_influence(subject.precise, x, sigma, condition, ablations, gauge)
+            call = (subject.precise, x, sigma, condition, ablations, gauge)
+            of = (x, sigma, condition, ablations.without, torch.tensor(astuple(gauge)))
+            made = subject.keep(of, lambda call=call: level_influence(*call).packed)
+            found[level] = LevelInfluence.unpacked(made)
             subject.watch(float(len(found) * self.samples), len(self.levels) * self.samples)
         first = torch.zeros(self.views, dtype=torch.long, device=subject.device)
         arrays = {"locality_places": ablations.place[0].float().cpu()}
         for level in self._shown:
             view = noisy(image[first], level, generator)
-            arrays |= maps(level, subject.precise, *view, condition[first], ablations[first])
+            shown = (*view, condition[first], ablations[first])
+            arrays |= maps(level, subject.precise, *shown)
         return replace(gathered(found), arrays=arrays)
 
     @property
@@ -84,6 +88,18 @@ class Locality:
         """A low, a middle and a high level."""
         last = len(self.levels) - 1
         return [self.levels[at] for at in sorted({last // 4, (last + 1) // 2, last - last // 8})]
+
+    @property
+    def size(self) -> int:
+        """About how many times an image goes through the denoiser, or back through it."""
+        of_each = 1 + 8 * self.places + 6 * self.lattice**2
+        return len(self.levels) * self.samples * of_each + 3 * self.views * 7 * self.places
+
+    def quick(self) -> "Locality":
+        """Return the same measurement at every other level, on fewer scenes and pixels."""
+        few = {"samples": 8, "lattice": 2, "views": 2}
+        least = {name: min(value, getattr(self, name)) for name, value in few.items()}
+        return replace(self, levels=self.levels[::-2][::-1], **least)
 
     def tiny(self) -> "Locality":
         """Return the same measurement at the highest level, of two places in two scenes."""

@@ -107,6 +107,21 @@ class LevelInfluence:
     radii: Mapping[str, Int[Tensor, " batch"]]
     scale: float
 
+    @property
+    def packed(self) -> dict[str, Tensor]:
+        """The same as tensors by name, to be kept in a file."""
+        sums = {f"sums/{name}": torch.stack(each) for name, each in self.sums.items()}
+        radii = {f"radii/{name}": each for name, each in self.radii.items()}
+        return {**sums, **radii, "scale": torch.tensor(self.scale, dtype=torch.float64)}
+
+    @classmethod
+    def unpacked(cls, made: Mapping[str, Tensor]) -> "LevelInfluence":
+        """Return what was packed."""
+        parts = [(*name.partition("/")[::2], each) for name, each in made.items()]
+        sums = {name: (each[0], each[1]) for kind, name, each in parts if kind == "sums"}
+        radii = {name: each for kind, name, each in parts if kind == "radii"}
+        return cls(sums, radii, made["scale"].item())
+
 
 def locality(
     denoiser: Denoiser,

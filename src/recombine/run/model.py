@@ -20,10 +20,10 @@ from recombine.measure.subject import Findings, Measure, joined
 from recombine.measurement import Measurement
 from recombine.report.files import naming
 from recombine.report.words import nearest
-from recombine.run.devices import channels_last, machine
+from recombine.run.devices import channels_last, machine, shortened, warm
 from recombine.run.plan import Plan, planned
 from recombine.run.state import checkpoints
-from recombine.sample.heun import Progress, unwatched
+from recombine.sample.heun import Keep, Progress, Sampler, anew, quick, unwatched
 from recombine.study import Cell
 from recombine.training import Training
 
@@ -41,6 +41,7 @@ class Model:
     seed: int = 0
     watch: Progress = unwatched
     plain: Denoiser | None = None
+    keep: Keep = anew
 
     @property
     def training(self) -> Training:
@@ -51,6 +52,31 @@ class Model:
     def precise(self) -> Denoiser:
         """The denoiser in the precision of its weights, for gradients and small differences."""
         return self.denoiser if self.plain is None else self.plain
+
+    @property
+    def quick(self) -> "Model":
+        """The same model with the sampler for a CPU: few steps, in bf16 where that is faster.
+
+        One that reveals tokens stays as it is.
+        """
+        sampler = self.cell.sampler
+        if self.device.type != "cpu" or not isinstance(sampler, Sampler):
+            return self
+        cell = replace(self.cell, sampler=quick(sampler))
+        return replace(self, cell=cell, denoiser=shortened(self.denoiser), plain=self.precise)
+
+    def of_steps(self, steps: int) -> "Model":
+        """Return the model sampled in so many steps."""
+        return replace(
+            self, cell=replace(self.cell, sampler=replace(self.cell.sampler, steps=steps))
+        )
+
+    def seconds(self, condition: Shaped[Tensor, " batch *condition"]) -> float:
+        """Estimate how long one image per row takes to draw: one evaluation of a few is timed."""
+        few, unwatching = condition[:4], replace(self.of_steps(1), watch=unwatched)
+        generator = torch.Generator(self.device).manual_seed(0)
+        once = warm(lambda: unwatching.drawn(few, generator).sum().item())
+        return once / max(len(few), 1) * self.cell.sampler.evaluations * len(condition)
 
     def reader(self, name: str) -> Any:
         """Return a shipped reader of images: the detector or the probe."""
@@ -74,7 +100,7 @@ class Model:
         batch = 16 if self.device.type == "cpu" else 256
         shape = self.training.shape
         draw = self.cell.sampler.generator(self.denoiser, shape, batch, self.watch)
-        return draw(condition.to(self.device), generator)
+        return replace(draw, keep=self.keep)(condition.to(self.device), generator)
 
     def sample(
         self, at: Sequence[tuple[float, float]], count: int = 1, seed: int = 0

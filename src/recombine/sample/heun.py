@@ -4,8 +4,9 @@ All noise is a hash of a sample's own seed: a sample does not depend on which ot
 with, nor on the device.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from math import log, prod
 from typing import Any, TypeAlias
@@ -32,6 +33,17 @@ def unwatched(drawn: float, total: int) -> None:
     del drawn, total
 
 
+Made: TypeAlias = dict[str, Tensor]
+Keep: TypeAlias = Callable[[Sequence[Tensor], Callable[[], Made]], Made]
+"""Called with what a part of some work depends on, and with the work: returns what it makes."""
+
+
+def anew(of: Sequence[Tensor], work: Callable[[], Made]) -> Made:
+    """Do the work and keep nothing."""
+    del of
+    return work()
+
+
 @dataclass(frozen=True)
 class SeededGenerator:
     """Draws at most `batch` images at a time, each from a seed of its own: a Generator.
@@ -43,6 +55,7 @@ class SeededGenerator:
     steps: int
     batch: int
     watch: Progress
+    keep: Keep = anew
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -64,12 +77,17 @@ class SeededGenerator:
             raise ValueError(f"{len(condition)} conditions need as many seeds; got {len(seeds)}")
         parts = []
         for first in range(0, max(len(seeds), 1), self.batch):
-            here = slice(first, first + self.batch)
-            for step, state in enumerate(self.descent(condition[here], seeds[here]), start=1):
-                last = state
-                self.watch(first + step / self.steps * len(state), len(seeds))
-            parts.append(last)
+            of = condition[first : first + self.batch], seeds[first : first + self.batch]
+            made = self.keep(of, partial(self._drawn, *of, first, len(seeds)))
+            parts.append(made["images"])
         return torch.cat(parts)
+
+    def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Made:
+        """Draw one batch, whose first image has this number."""
+        for step, state in enumerate(self.descent(condition, seeds), start=1):
+            last = state
+            self.watch(first + step / self.steps * len(state), total)
+        return {"images": last}
 
 
 Slope: TypeAlias = Callable[[Tensor, float], tuple[Tensor, Tensor]]
@@ -152,6 +170,11 @@ class Sampler:
 
         return SeededGenerator(descent, self.steps, batch, watch)
 
+    @property
+    def evaluations(self) -> int:
+        """How often the denoiser is called for an image."""
+        return 2 * self.steps - 1 if self.solver is heun else self.steps
+
     def levels(self) -> Float[Tensor, " level"]:
         """Return `steps` falling noise levels, then zero, in double precision."""
         ends = self.highest ** (1 / self.bend), self.lowest ** (1 / self.bend)
@@ -161,6 +184,17 @@ class Sampler:
 
 HEUN = Sampler()
 """The 32 steps of EDM2."""
+QUICK_STEPS, QUICK_LOWEST = 8, 0.02
+"""The steps of the sampler for a CPU, and the noise that its last step removes at once."""
+
+
+def quick(sampler: Sampler) -> Sampler:
+    """Return the sampler for a CPU: its success rates are those of 18 steps of Heun's method.
+
+    benchmarks/sampler.py says how it was chosen, docs/speed.md what came out.
+    """
+    steps, lowest = min(sampler.steps, QUICK_STEPS), max(sampler.lowest, QUICK_LOWEST)
+    return replace(sampler, steps=steps, lowest=lowest, solver=multistep)
 
 
 @dataclass(frozen=True)
