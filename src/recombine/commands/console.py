@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from recombine.measurement import Number
+from recombine.measurement import Measurement, Number
 from recombine.report.table import duration
 
 
@@ -41,8 +41,13 @@ def tell_time_of(things: int, work: Callable[[int], object], what: str) -> None:
     tell_time((time.perf_counter() - started) / few * things, what)
 
 
-def print_json(result: Mapping[str, Any]) -> None:
-    """Print one JSON object on standard output."""
+def print_json(subject: str, measured: Mapping[str, Measurement], **others: Any) -> None:
+    """Print one JSON object on standard output: what it is about, numbers, and more.
+
+    docs/json.md says which keys the others are.
+    """
+    values = {name: each.printed for name, each in measured.items()}
+    result = {"subject": subject, "measurements": values, **others}
     print(json.dumps(result, indent=2, allow_nan=False), flush=True)
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -124,7 +124,6 @@ def place(out: Path, path: Path, model: Model, measures: Sequence[Measure]) -> P
 def announce(options: MeasureOptions, found: Findings, note: str, changes: Sequence[str]) -> None:
     """Print the numbers, and what is to be known of them."""
     if options.json:
-        values = {name: asdict(each) for name, each in found.measurements.items()}
         others = {
             "undefined": dict(found.undefined),
             "alarms": list(found.alarms),
@@ -132,7 +131,7 @@ def announce(options: MeasureOptions, found: Findings, note: str, changes: Seque
             "quick": list(changes),
         }
         others = {name: each for name, each in others.items() if each}
-        print_json({"subject": options.subject, "measurements": values, **others})
+        print_json(options.subject, found.measurements, **others)
         return
     if note:
         say(f"note: {note}")

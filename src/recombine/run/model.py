@@ -106,6 +106,11 @@ class Model:
         self, at: Sequence[tuple[float, float]], count: int = 1, seed: int = 0
     ) -> Float[Tensor, "count 3 height width"]:
         """Draw images with an object at each of these places: x right and y down, from 0 to 1."""
+        generator = torch.Generator().manual_seed(seed)
+        return self.images(self.at(at, count), generator).clamp(0, 1).cpu()
+
+    def at(self, at: Sequence[tuple[float, float]], count: int = 1) -> Tensor:
+        """Return the condition of so many images with an object at each of these places."""
         encode = self.training.conditioner.encode
         if not isinstance(encode, EncodesPlaces):
             raise ValueError("this model is not conditioned on places; there is no `at` for it")
@@ -115,8 +120,7 @@ class Model:
         # The far border still belongs to the image.
         place = place.clamp(max=1 - 2**-24)
         condition = encode.at(place, torch.ones(1, place.shape[1], dtype=torch.bool))
-        condition = condition.expand(count, *condition.shape[1:])
-        return self.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1).cpu()
+        return condition.expand(count, *condition.shape[1:])
 
     def measure(self, what: str, **settings: Any) -> Mapping[str, Measurement]:
         """Return every number of a measurement by name; settings are fields of it."""

@@ -9,12 +9,21 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from recombine.draw import uniform, whole
 from recombine.render.raster import coverage, flat_scenes, painted
-from recombine.scene import SHAPES, Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.scene import (
+    SHAPES,
+    Concepts,
+    Factor,
+    Numbers,
+    Scenes,
+    as_numbers,
+    compositions,
+    concept_rows,
+)
 from recombine.split import one_change
 
 # The papers' code uses these to generate images; its property file has 2.7 for large.
@@ -63,8 +72,9 @@ class Shapes2D:
             Factor("colour", tuple(COLOURS)),
         )
 
-    def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
+    def scenes(self, index: Numbers, seed: int = 0) -> Scenes:
         """Return the scenes of these numbers."""
+        index = as_numbers(index)
         rows = concept_rows(self.factors, self.among or compositions(self.factors)).to(index.device)
         which = whole(seed, index, index.new_tensor(_COMPOSITION), below=len(rows))[:, 0]
         shape, size, colour = rows[which].unbind(-1)
@@ -113,7 +123,8 @@ class FewShapes2D(Shapes2D):
         """The world that the images are taken from."""
         return Shapes2D(**{each.name: getattr(self, each.name) for each in fields(Shapes2D)})
 
-    def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
+    def scenes(self, index: Numbers, seed: int = 0) -> Scenes:
         """Return the scenes of these numbers; many numbers have the same one."""
+        index = as_numbers(index)
         which = whole(seed, index, index.new_tensor(_WHICH), below=self.images)[:, 0]
         return super().scenes(which, seed)
