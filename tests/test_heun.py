@@ -123,15 +123,14 @@ def test_evaluations_are_counted(solver: Solver, calls: int):
 def test_the_quick_sampler_takes_few_steps_and_keeps_what_else_is_declared():
     guidance = Guidance(torch.zeros_like, 3.0)
     declared = Sampler(18, highest=40.0, guidance=guidance)
-    steps, lowest = QUICK_STEPS, QUICK_LOWEST
-    assert quick(declared) == replace(declared, steps=steps, lowest=lowest, solver=multistep)
+    assert quick(declared) == replace(declared, steps=QUICK_STEPS, lowest=QUICK_LOWEST)
     assert quick(declared).evaluations * 2.5 < declared.evaluations
-    assert quick(Sampler(3, lowest=0.5)) == Sampler(3, lowest=0.5, solver=multistep)
+    assert quick(Sampler(3, lowest=0.5)) == Sampler(3, lowest=0.5)
 
 
 def test_a_declared_sampler_is_spelled_as_before():
     assert "solver" not in spelled(Sampler(18))
-    assert "solver=multistep" in spelled(quick(Sampler(18)))
+    assert "solver=multistep" in spelled(Sampler(18, solver=multistep))
 
 
 def test_what_is_kept_is_not_drawn_again():

@@ -18,12 +18,27 @@ from recombine.measure.ablation import Locality
 from recombine.measure.locality import LevelInfluence
 from recombine.run import Model, load
 from recombine.run.parts import Parts, stoppable
+from small_zoo import NAME, STUDY, shipped, use, use_study
 
 OF = (torch.arange(3), torch.ones(2))
 WORDS = [
-    *("measure", "zoo:grid_all", "--what", "length", "--objects", "1-2", "--samples", "40"),
-    *("--steps", "1", "--device", "cpu", "--json"),
+    "measure",
+    "zoo:grid_all",
+    "--what",
+    "length",
+    "--samples",
+    "40",
+    "--device",
+    "cpu",
+    "--json",
 ]
+"""Of the small zoo: two numbers of objects, each in three parts."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    return shipped(out, out / "zoo", ("grid_all",))
 
 
 def refused() -> dict[str, Tensor]:
@@ -65,9 +80,14 @@ def test_a_part_that_is_not_whole_is_named(tmp_path: Path):
 
 def test_the_end_of_a_lease_stops_the_work_and_is_then_as_before():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), stoppable():
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(1)
+
+    def ended() -> None:
+        with stoppable():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        ended()
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -79,7 +99,9 @@ def test_influences_survive_packing():
     assert level.scale == 0.1
 
 
-def test_locality_goes_on_from_the_levels_that_are_done(tmp_path: Path):
+def test_locality_goes_on_from_the_levels_that_are_done(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     class Stopped(Exception):
         pass
 
@@ -87,57 +109,81 @@ def test_locality_goes_on_from_the_levels_that_are_done(tmp_path: Path):
         if done > total / 3:
             raise Stopped
 
-    small = replace(Locality().tiny(), levels=(0.5, 5.0, 20.0), samples=2)
-    model: Model = load("zoo:grid_one_local")
+    small = replace(Locality().tiny(), levels=(0.5, 5.0, 20.0))
+    use_study(NAME, STUDY, monkeypatch)
+    model: Model = load(str(folder / "grid_all.safetensors"))
     undisturbed = replace(model, keep=Parts(tmp_path / "other")).found((small,))
     parts = Parts(tmp_path / "parts")
     with pytest.raises(Stopped):
         replace(model, keep=parts, watch=stop).found((small,))
     assert parts.count == 2
-    seen: list[float] = []
-    denoiser = model.precise
+    calls: list[float] = []
 
     def watched(x: Tensor, sigma: Tensor, condition: Tensor) -> Tensor:
-        seen.append(float(sigma[0]))
-        return denoiser(x, sigma, condition)
+        calls.append(float(sigma[0]))
+        return model.precise(x, sigma, condition)
 
-    resumed = replace(model, keep=parts, plain=watched).found((small,))
-    assert resumed.measurements == undisturbed.measurements
-    assert [*resumed.measurements] == [*undisturbed.measurements]
-    assert 5.0 in seen  # of the maps, which are not kept
-    assert len(seen) < 40
+    whole = replace(model, plain=watched)
+    resumed = replace(whole, keep=parts).found((small,))
+    again = len(calls)
+    whole.found((small,))
+    assert again < len(calls) - again
+    assert [*resumed.measurements.items()] == [*undisturbed.measurements.items()]
     for name, array in undisturbed.arrays.items():
         torch.testing.assert_close(resumed.arrays[name], array, rtol=0, atol=0, equal_nan=True)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import pytest
+import small_zoo
+from recombine.__main__ import main
+from recombine.run.parts import Parts
+
+def made(self, of, work, whole=Parts.__call__):
+    if self.count == 2:
+        os.kill(os.getpid(), int(sys.argv[2]))
+    return whole(self, of, work)
+
+small_zoo.use(Path(sys.argv[1]), pytest.MonkeyPatch())
+Parts.__call__ = made
+sys.exit(main(sys.argv[3:]))
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_measurement_that_is_killed_ends_in_the_numbers_of_one_that_is_not(
     number: signal.Signals,
+    folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    command = [sys.executable, "-m", "recombine", *WORDS]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    killed = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder), str(int(number)), *WORDS],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
-    while not list(tmp_path.glob("runs/measured/*/*.safetensors")) and killed.poll() is None:
-        time.sleep(0.002)
-    killed.send_signal(number)
-    out, err = killed.communicate()
-    assert out == b""
-    kept = len(list(tmp_path.glob("runs/measured/*/*.safetensors")))
-    assert 0 < kept < 5
+    assert killed.stdout == ""
+    (kept,) = tmp_path.glob("runs/measured/*")
     if number == signal.SIGTERM:
         assert killed.returncode == 130
-        assert b"recombine: stopped, " in err
-        assert b"the same command goes on from there" in err
+        said = f"recombine: stopped, 2 parts are in {kept.relative_to(tmp_path)}; the same command"
+        assert said in killed.stderr
     monkeypatch.chdir(tmp_path)
+    use(folder, monkeypatch)
     assert command_line.main(WORDS) == 0
     resumed = capsys.readouterr()
-    assert f"going on: {kept} parts are done already" in resumed.err
-    assert not Path("runs").exists() or not list(Path("runs").iterdir())
+    assert "going on: 2 parts are done already" in resumed.err
+    assert not list(Path("runs").iterdir())
     assert command_line.main([*WORDS, "--out", "undisturbed"]) == 0
     undisturbed = capsys.readouterr()
     assert "going on" not in undisturbed.err

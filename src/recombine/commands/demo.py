@@ -73,7 +73,7 @@ class DemoOptions:
     samples: int = 4
     """Images per model and number of objects."""
     steps: Annotated[int | None, UNSET] = None
-    """Steps of the sampler (default: those of multistep, or of the full study)."""
+    """Steps of the sampler (default: those of --sampler)."""
     sampler: SamplerName = None
     seed: int = 0
     """Which scenes, and which noise to start from."""

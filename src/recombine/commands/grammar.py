@@ -142,11 +142,11 @@ Device: TypeAlias = Annotated[
     ),
 ]
 SamplerName: TypeAlias = Annotated[
-    Literal["multistep", "heun"] | None,
+    Literal["quick", "declared"] | None,
     UNSET,
     tyro.conf.arg(
-        help="multistep is quick, heun is what studies declare (default: multistep on a CPU, "
-        "otherwise heun). See docs/speed.md for how they compare."
+        help="declared is that of the study, quick takes a few steps of it, in bf16 where a CPU "
+        "has that (default: quick on a CPU, otherwise declared). docs/speed.md compares them."
     ),
 ]
 Json: TypeAlias = Annotated[

@@ -18,10 +18,10 @@ from recombine.measure.subject import Findings, HasQuick, Measure
 from recombine.report.origin import device_name, source_digest, versions
 from recombine.report.table import quoted
 from recombine.run import Model
-from recombine.run.devices import warm
+from recombine.run.devices import multiplies_bf16, warm
 from recombine.run.model import chosen_checkpoint, configured
 from recombine.run.parts import Parts, stoppable
-from recombine.sample.heun import Progress, Sampler, unwatched
+from recombine.sample.heun import Progress, unwatched
 from recombine.spelling import spelled
 
 INTERRUPTED = 130
@@ -65,7 +65,7 @@ def run(options: MeasureOptions) -> int:
     """Print every measurement."""
     path = chosen_checkpoint(options.subject, options.seed, options.out)
     device = choice.chosen_device(options.device)
-    sampler = options.sampler or ("heun" if options.full else None)
+    sampler = options.sampler or ("declared" if options.full else None)
     model = chosen_model(path, device, options.steps, sampler=sampler)
     quick = device.type == "cpu" and not options.full
     declared, measures = (chosen_measures(model, options, each) for each in (False, quick))
@@ -152,7 +152,7 @@ def chosen_model(
 ) -> Model:
     """Load the model of a checkpoint, to sample in so many steps (default: the sampler's)."""
     model = runner.loaded(runner.plan_of(path), path, runner.machine(device), watch)
-    if sampler == "multistep" or (sampler is None and device.type == "cpu"):
+    if sampler == "quick" or (sampler is None and device.type == "cpu"):
         model = model.quick
     return model if steps is None else model.of_steps(steps)
 
@@ -182,9 +182,9 @@ def changed(
     """Return what is not as declared: "length: samples 16 for 256"."""
     found = []
     now, before = model.cell.sampler, runner.plan_of(path).trained.sampler
-    if now != before and isinstance(now, Sampler) and isinstance(before, Sampler):
-        names = [f"{each.steps} steps of {each.solver.__name__}" for each in (now, before)]
-        found.append(" for ".join(names))
+    if now != before:
+        bf16 = " in bf16" * multiplies_bf16()
+        found.append(f"sampler: steps {now.steps} for {before.steps}{bf16}")
     for old, new in zip(declared, measures, strict=True):
         pairs = [
             (each.name, getattr(new, each.name), getattr(old, each.name)) for each in fields(new)

@@ -53,7 +53,7 @@ class SampleOptions:
     seed: int = 0
     """Which noise to start from."""
     steps: Annotated[int | None, UNSET] = None
-    """Steps of the sampler (default: those of multistep, or of the cell)."""
+    """Steps of the sampler (default: those of --sampler)."""
     sampler: SamplerName = None
     scale: int = 4
     """How many times as large to write every pixel: 1 leaves the image as the model drew it."""

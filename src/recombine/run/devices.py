@@ -40,9 +40,14 @@ def warm(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def multiplies_bf16() -> bool:
+    """Return whether this CPU multiplies bf16 itself: others only imitate it, slowly."""
+    return bool(torch.cpu._is_avx512_bf16_supported())
+
+
 def shortened(denoiser: Denoiser) -> Denoiser:
     """Return the denoiser in bf16 on a CPU that multiplies bf16; on another it stays as it is."""
-    if not torch.cpu._is_avx512_bf16_supported():
+    if not multiplies_bf16():
         return denoiser
 
     def short(x: Images, sigma: Levels, condition: Conditions) -> Images:
