@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs/json.md"
+COMMANDS = "recombine.commands."
 ROW = re.compile(r"^\| (\w+) \| [^|]+ \|([^|]*)\|([^|]*)\|$", re.MULTILINE)
 
 
@@ -33,13 +34,9 @@ def check(command: str, printed: dict[str, Any]) -> None:
 
 def checked(result: dict[str, Any], **settings: Any) -> str:
     """Return the text of an object, after a look at it; the caller's file names the command."""
-    frame = inspect.currentframe()
-    assert frame is not None
-    assert frame.f_back is not None
-    assert frame.f_back.f_back is not None
-    module = frame.f_back.f_back.f_globals["__name__"]
     text = json.dumps(result, **settings)
-    if module.startswith("recombine.commands."):
-        command = module.rpartition(".")[2]
-        check("list" if command == "listing" else command, json.loads(text))
+    modules = [frame.frame.f_globals.get("__name__", "") for frame in inspect.stack(0)]
+    files = [name.removeprefix(COMMANDS) for name in modules if name.startswith(COMMANDS)]
+    if commands := [name for name in files if name != "console"]:
+        check("list" if commands[0] == "listing" else commands[0], json.loads(text))
     return text

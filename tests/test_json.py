@@ -6,7 +6,7 @@ import pytest
 
 from json_schema import check, documented
 from recombine.__main__ import main
-from recombine.commands import COMMANDS, command, console, options_of
+from recombine.commands import COMMANDS, command, index, options_of
 
 NUMBER = {"value": 1, "low": None, "high": None, "n": 2}
 
@@ -33,11 +33,7 @@ def test_what_is_not_on_the_page_is_noticed(wrong: dict[str, Any]):
 
 
 def test_what_a_command_prints_is_looked_at(monkeypatch: pytest.MonkeyPatch):
-    from recombine.commands import listing
-
-    monkeypatch.setattr(
-        listing, "print_json", lambda *words, **others: console.print_json(*words, more=1, **others)
-    )
-    assert main(["list", "zoo"]) == 0
-    with pytest.raises(TypeError):
-        listing.print_json("list")
+    monkeypatch.setattr(index, "read", lambda: {"worlds": {}, "more": {}})
+    assert main(["list", "worlds", "--json"]) == 0
+    with pytest.raises(AssertionError, match=r"list --json has \['more', 'worlds'\]"):
+        main(["list", "--json"])

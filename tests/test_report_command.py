@@ -41,7 +41,7 @@ def test_report_fills_in_pages_once(capsys: pytest.CaptureFixture[str]):
     assert "a.md is not what the results say" in capsys.readouterr().err
     assert command_line.main(["report", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == {"subject": "report", "numbers": 2, "changed": ["docs/deep/a.md"]}
+    assert (told["numbers"], told["changed"]) == (2, ["docs/deep/a.md"])
     assert "It draws <!-- number: laws:base:k_max -->9<!-- / --> objects." in page.read_text()
     assert command_line.main(["report", "--check"]) == 0
     assert "every page agrees with the results (2 numbers)" in capsys.readouterr().err
