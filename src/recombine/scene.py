@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Numbers: TypeAlias = Int[Tensor, " batch"] | Sequence[int]
+SceneNumbers: TypeAlias = Int[Tensor, " batch"] | Sequence[int]
 """The numbers of scenes: a tensor, or a list such as [0, 1]."""
 Concepts: TypeAlias = tuple[str, ...]
 """One concept per factor, in the order of the world's factors: ("circle", "red", "large")."""
@@ -115,7 +115,7 @@ def concatenate(parts: Sequence[Scenes]) -> Scenes:
     )
 
 
-def as_numbers(index: Numbers) -> Int[Tensor, " batch"]:
+def as_numbers(index: SceneNumbers) -> Int[Tensor, " batch"]:
     """Return the numbers of scenes as a tensor; those of a list are on the CPU."""
     return index if isinstance(index, Tensor) else torch.tensor(index, dtype=torch.long)
 
@@ -134,7 +134,7 @@ class World(Protocol):
     def size(self) -> int:
         """Side of an image in pixels."""
 
-    def scenes(self, index: Numbers, seed: int = 0) -> Scenes:
+    def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
         """Return the scenes of these numbers; each depends on its number and the seed only."""
 
     def image(self, scenes: Scenes) -> Float[Tensor, "batch 3 height width"]:

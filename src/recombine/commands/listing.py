@@ -59,7 +59,7 @@ def show(known: Mapping[str, Any], shown: Sequence[str]) -> None:
     ]
     weights = [(f"zoo:{name}", command) for name, command in known["zoo"].items()]
     head = ("study", "question", "axes", "cells", "cost")
-    tables = {
+    tables: dict[str, tuple[Sequence[str], list[Any], str]] = {
         "worlds": (("world", "image", "factors"), worlds, "Worlds"),
         "studies": (head, studies, "Studies (recombine list STUDY shows the cells)"),
         "zoo": (("weights", "trained by"), weights, "Shipped weights"),

@@ -185,7 +185,8 @@ def changed(
     if now != before:
         bf16 = " in bf16" * multiplies_bf16()
         found.append(f"sampler: steps {now.steps} for {before.steps}{bf16}")
-    for old, new in zip(declared, measures, strict=True):
+    both: list[tuple[Any, Any]] = list(zip(declared, measures, strict=True))
+    for old, new in both:
         pairs = [
             (each.name, getattr(new, each.name), getattr(old, each.name)) for each in fields(new)
         ]

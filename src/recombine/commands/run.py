@@ -74,8 +74,9 @@ def run(options: RunOptions, words: Sequence[str] = ()) -> int:
         runs = [described(*each) for each in done]
         (plan, kept), one = done[0], len(done) == 1
         measured = kept.measurements if one else {}
-        others = {name: runs[0][name] for name in ("seed", "note") if one and name in runs[0]}
-        others = others if one else {"runs": runs}
+        kinds = ("seed", "note") if one else ()
+        others = {name: runs[0][name] for name in kinds if name in runs[0]}
+        others |= {} if one else {"runs": runs}
         print_json(plan.name if one else "run", measured, **others, figures=drawn)
     return 0
 

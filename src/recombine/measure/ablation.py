@@ -5,7 +5,8 @@ the numbers mean is declared in measure/locality.py.
 """
 
 from dataclasses import astuple, dataclass, replace
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, UInt8
@@ -27,6 +28,7 @@ from recombine.measure.locality import (
 from recombine.measure.requests import CELLS, scenes_with_places
 from recombine.measure.subject import Findings, Subject
 from recombine.render.camera import places
+from recombine.sample.heun import Made
 from recombine.scene import Scenes, concatenate
 from recombine.worlds.clevr import Clevr
 
@@ -72,7 +74,7 @@ class Locality:
             x, sigma = noisy(image, level, generator)
             call = (subject.precise, x, sigma, condition, ablations, gauge)
             of = (x, sigma, condition, ablations.without, torch.tensor(astuple(gauge)))
-            made = subject.keep(of, lambda call=call: level_influence(*call).packed)
+            made = subject.keep(of, partial(packed_influence, *call))
             found[level] = LevelInfluence.unpacked(made)
             subject.watch(float(len(found) * self.samples), len(self.levels) * self.samples)
         first = torch.zeros(self.views, dtype=torch.long, device=subject.device)
@@ -104,6 +106,11 @@ class Locality:
     def tiny(self) -> "Locality":
         """Return the same measurement at the highest level, of two places in two scenes."""
         return replace(self, levels=self.levels[-1:], samples=2, places=2, lattice=0, views=1)
+
+
+def packed_influence(*call: Any) -> Made:
+    """Return the influences at one noise level as tensors, to be kept."""
+    return level_influence(*call).packed
 
 
 def noisy(

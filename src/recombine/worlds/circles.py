@@ -17,7 +17,7 @@ from recombine.render.raster import CIRCLE, blurred, centres_inside, coverage, f
 from recombine.scene import (
     Concepts,
     Factor,
-    Numbers,
+    SceneNumbers,
     Scenes,
     as_numbers,
     compositions,
@@ -68,7 +68,7 @@ class Circles:
             raise ValueError(f"noise is at least 0; got {self.noise}")
         concept_rows(self.factors, self.among)
 
-    def scenes(self, index: Numbers, seed: int = 0) -> Scenes:
+    def scenes(self, index: SceneNumbers, seed: int = 0) -> Scenes:
         """Return the scenes of these numbers."""
         index = as_numbers(index)
         rows = concept_rows(self.factors, self.among or compositions(self.factors)).to(index.device)

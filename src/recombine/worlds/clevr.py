@@ -19,7 +19,7 @@ from recombine.scene import (
     SHAPES,
     Concepts,
     Factor,
-    Numbers,
+    SceneNumbers,
     Scenes,
     as_numbers,
     compositions,
@@ -84,7 +84,7 @@ class Clevr:
             raise ValueError(f"an image has a side of at least 1 pixel; got {self.size}")
         concept_rows(self.factors, self.among)
 
-    def scenes(self, index: Numbers, seed: int = 0) -> Scenes:
+    def scenes(self, index: SceneNumbers, seed: int = 0) -> Scenes:
         """Place objects as the original does: all anew until they keep their distance and show."""
         index = as_numbers(index)
         pending, found = torch.arange(len(index), device=index.device), []

@@ -18,7 +18,7 @@ from recombine.scene import (
     SHAPES,
     Concepts,
     Factor,
-    Numbers,
+    SceneNumbers,
     Scenes,
     as_numbers,
     compositions,
@@ -72,7 +72,7 @@ class Shapes2D:
             Factor("colour", tuple(COLOURS)),
         )
 
-    def scenes(self, index: Numbers, seed: int = 0) -> Scenes:
+    def scenes(self, index: SceneNumbers, seed: int = 0) -> Scenes:
         """Return the scenes of these numbers."""
         index = as_numbers(index)
         rows = concept_rows(self.factors, self.among or compositions(self.factors)).to(index.device)
@@ -123,7 +123,7 @@ class FewShapes2D(Shapes2D):
         """The world that the images are taken from."""
         return Shapes2D(**{each.name: getattr(self, each.name) for each in fields(Shapes2D)})
 
-    def scenes(self, index: Numbers, seed: int = 0) -> Scenes:
+    def scenes(self, index: SceneNumbers, seed: int = 0) -> Scenes:
         """Return the scenes of these numbers; many numbers have the same one."""
         index = as_numbers(index)
         which = whole(seed, index, index.new_tensor(_WHICH), below=self.images)[:, 0]

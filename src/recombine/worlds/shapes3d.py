@@ -21,7 +21,7 @@ from recombine.scene import (
     SHAPES,
     Concepts,
     Factor,
-    Numbers,
+    SceneNumbers,
     Scenes,
     as_numbers,
     compositions,
@@ -62,7 +62,7 @@ class Shapes3D:
             raise ValueError(f"an image has a side of at least 1 pixel; got {self.size}")
         concept_rows(self.factors, self.among)
 
-    def scenes(self, index: Numbers, seed: int = 0) -> Scenes:
+    def scenes(self, index: SceneNumbers, seed: int = 0) -> Scenes:
         """Return the scenes of these numbers."""
         index = as_numbers(index)
         here = index.device
