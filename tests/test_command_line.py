@@ -209,5 +209,5 @@ def test_progress_and_messages_stay_off_standard_output(capsys: pytest.CaptureFi
 
 def test_json_holds_no_value_that_json_does_not_know(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        console.print_json({"value": float("nan")})
+        console.print_json("x", {}, value=float("nan"))
     assert capsys.readouterr().out == ""

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ import torch
 from PIL import Image, ImageChops
 
 from recombine import __main__ as command_line
-from recombine import zoo
+from recombine import load, zoo
+from recombine.commands import console
 from recombine.commands.console import image_progress
 from recombine.report.picture import Ring, enlarged
 from recombine.run import Model
-from small_zoo import NAME, SIZE, bright_pixels, painted, shipped, use
+from recombine.run.devices import multiplies_bf16
+from small_zoo import NAME, SIZE, Brightness, bright_pixels, painted, shipped, use
 
 Said = Callable[..., tuple[int, str, str]]
 
@@ -270,7 +273,10 @@ def test_a_shipped_model_is_measured_with_chosen_settings(said: Said):
     words = ["--what", "length", "--samples", "2", "--objects", "1-3", "--steps", "1", "--json"]
     code, out, err = said("measure", "zoo:grid_all", *words)
     printed = json.loads(out)
-    assert (code, err) == (0, "")
+    assert code == 0
+    bf16 = " in bf16" if multiplies_bf16() else ""
+    assert err == f"quick on a CPU (sampler: steps 1 for 2{bf16}); --full measures as declared\n"
+    assert printed["quick"] == [f"sampler: steps 1 for 2{bf16}"]
     assert printed["subject"] == "zoo:grid_all"
     assert {name: each["n"] for name, each in printed["measurements"].items()} == {
         "count@1": 2,
@@ -289,6 +295,55 @@ def test_without_settings_all_is_measured_as_declared(said: Said):
     assert printed["steps"]["value"] == 2
     seven = json.loads(said("measure", "zoo:grid_all", "--steps", "7", "--json")[1])["measurements"]
     assert seven["steps"]["value"] == 7
+
+
+def test_on_a_cpu_settings_are_quick_and_said_unless_all_is_wanted(
+    said: Said, monkeypatch: pytest.MonkeyPatch
+):
+    def quick(self: Brightness) -> Brightness:
+        return replace(self, samples=2)
+
+    monkeypatch.setattr(Brightness, "quick", quick, raising=False)
+    monkeypatch.setattr(Brightness, "size", property(lambda self: self.samples), raising=False)
+    _, out, err = said("measure", "zoo:grid_all", "--json")
+    assert json.loads(out)["measurements"]["count@1"]["n"] == 2
+    assert "length: samples 2 for 3" in err
+    assert json.loads(out)["quick"][-1] == "length: samples 2 for 3"
+    _, out, err = said("measure", "zoo:grid_all", "--samples", "5", "--json")
+    assert json.loads(out)["measurements"]["count@1"]["n"] == 5
+    assert "samples" not in err
+    _, out, err = said("measure", "zoo:grid_all", "--full", "--json")
+    assert json.loads(out)["measurements"]["count@1"]["n"] == 3
+    assert "quick" not in json.loads(out)
+    assert err == ""
+
+
+def test_the_declared_sampler_is_there_for_reference(said: Said):
+    words = ["measure", "zoo:grid_all", "--what", "length", "--json"]
+    value = {}
+    for name in ("quick", "declared"):
+        printed = json.loads(said(*words, "--sampler", name)[1])
+        value[name] = printed["measurements"]["count@1"]["value"]
+    assert value["quick"] != value["declared"]
+    full = json.loads(said(*words, "--full")[1])
+    assert full["measurements"]["count@1"]["value"] == value["declared"]
+
+
+def test_what_takes_long_says_so_first(said: Said, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(console, "LONG", 0)
+    said("sample", "zoo:grid_all", "--out", "x.png", "--count", "2")
+    _, out, err = said("measure", "zoo:grid_all", "--what", "steps", "--json")
+    assert "zoo:grid_all takes about 0.0 s here, by a short warm-up" in err
+    assert json.loads(out)
+
+
+def test_the_time_of_samples_is_that_of_their_evaluations(monkeypatch: pytest.MonkeyPatch):
+    model = load("zoo:grid_all").of_steps(6)
+    monkeypatch.setattr("recombine.run.model.warm", lambda work: work() * 0 + 0.5)
+    condition = torch.zeros(10, 16, 16)
+    # Four images in half a second, eleven evaluations each, ten images.
+    assert model.seconds(condition) == pytest.approx(0.5 / 4 * 11 * 10)
+    assert model.seconds(condition[:2]) == pytest.approx(0.5 * 11)
 
 
 @pytest.mark.parametrize(

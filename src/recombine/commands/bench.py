@@ -72,8 +72,7 @@ def run(options: BenchOptions) -> None:
     if options.save:
         keep([results(options, device, found, time.perf_counter() - started)], options.save)
     if options.json:
-        printed = {name: each.printed for name, each in found.items()}
-        print_json({"subject": options.what, "measurements": printed})
+        print_json(options.what, found)
         return
     for name, each in found.items():
         say(f"{name:38} {quoted(each)}")

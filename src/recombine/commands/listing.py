@@ -17,15 +17,15 @@ RESULTS = "results.csv"
 
 @dataclass(frozen=True)
 class ListOptions:
-    """Show worlds, studies and shipped weights; of one study, its axes and its cells.
+    """Show worlds, studies and shipped weights, or one of these; of one study, its axes and cells.
 
     Example: recombine list length
     """
 
-    study: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY", help_behavior_hint="")
+    what: Annotated[
+        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="WHAT", help_behavior_hint="")
     ] = None
-    """A study, to show its axes and its cells, and which of them you have run."""
+    """worlds, studies or zoo; or a study, to show its axes, its cells, and which you have run."""
     out: Path = Path("runs")
     """Folder of your runs."""
     json: Json = False
@@ -34,20 +34,21 @@ class ListOptions:
 def run(options: ListOptions) -> None:
     """Print everything there is, or one study."""
     known = index.read()
-    if options.study is not None:
+    if options.what is not None and options.what not in known:
         names = list(known["studies"])
-        if options.study not in names:
-            meant = nearest(options.study, names)
-            raise ValueError(f"study {options.study!r} is not one of {', '.join(names)}{meant}")
-        show_study(options.study, known["studies"][options.study], options)
-    elif options.json:
-        print_json(known)
-    else:
-        show_all(known)
+        if options.what not in names:
+            meant = nearest(options.what, [*known, *names])
+            listed = ", ".join([*known, *names])
+            raise ValueError(f"{options.what!r} is not one of {listed}{meant}")
+        return show_study(options.what, known["studies"][options.what], options)
+    shown = [*known] if options.what is None else [options.what]
+    if options.json:
+        return print_json("list", {}, **{name: known[name] for name in shown})
+    return show(known, shown)
 
 
-def show_all(known: Mapping[str, Any]) -> None:
-    """Print a table of worlds, one of studies, one of weights."""
+def show(known: Mapping[str, Any], shown: Sequence[str]) -> None:
+    """Print a table of worlds, one of studies, one of weights, or those of them that are wanted."""
     worlds = [
         (name, f"{world['size']} px", factors_in_words(world["factors"], "\n"))
         for name, world in known["worlds"].items()
@@ -57,10 +58,14 @@ def show_all(known: Mapping[str, Any]) -> None:
         for name, each in known["studies"].items()
     ]
     weights = [(f"zoo:{name}", command) for name, command in known["zoo"].items()]
-    show_table(("world", "image", "factors"), worlds, "Worlds")
     head = ("study", "question", "axes", "cells", "cost")
-    show_table(head, studies, "Studies (recombine list STUDY shows the cells)")
-    show_table(("weights", "trained by"), weights, "Shipped weights")
+    tables: dict[str, tuple[Sequence[str], list[Any], str]] = {
+        "worlds": (("world", "image", "factors"), worlds, "Worlds"),
+        "studies": (head, studies, "Studies (recombine list STUDY shows the cells)"),
+        "zoo": (("weights", "trained by"), weights, "Shipped weights"),
+    }
+    for name in shown:
+        show_table(*tables[name])
 
 
 def show_study(name: str, study: Mapping[str, Any], options: ListOptions) -> None:
@@ -68,7 +73,7 @@ def show_study(name: str, study: Mapping[str, Any], options: ListOptions) -> Non
     axes, cells = study["axes"], study["cells"]
     done = {key: seeds_run(options.out, name, key) for key in cells}
     if options.json:
-        print_json({"study": name, **study, "seeds_run": done})
+        print_json("list", {}, study=name, **study, seeds_run=done)
         return
     print(f"{name}: {study['question']}\n{study['cost']}")
     for axis, levels in axes.items():

@@ -60,7 +60,7 @@ def run(options: RecordsOptions) -> None:
         print(table.to_csv(index=False), end="")
     elif options.json:
         rows = table.astype(object).where(table.notna(), None).to_dict("records")
-        print_json({"subject": "records", "rows": rows})
+        print_json("records", {}, rows=rows)
     elif options.parquet is not None:
         try:
             table.to_parquet(options.parquet, index=False)

@@ -83,7 +83,12 @@ def run(options: RunOptions, words: Sequence[str] = ()) -> int:
     drawn = figures(done, options.out)
     if options.json and done:
         runs = [described(*each) for each in done]
-        print_json({**(runs[0] if len(runs) == 1 else {"runs": runs}), "figures": drawn})
+        (plan, kept), one = done[0], len(done) == 1
+        measured = kept.measurements if one else {}
+        kinds = ("seed", "note") if one else ()
+        others = {name: runs[0][name] for name in kinds if name in runs[0]}
+        others |= {} if one else {"runs": runs}
+        print_json(plan.name if one else "run", measured, **others, figures=drawn)
     return 0
 
 

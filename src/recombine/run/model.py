@@ -22,11 +22,11 @@ from recombine.measurement import Measurement
 from recombine.report.files import naming, new_folder
 from recombine.report.words import nearest
 from recombine.run import pretrained
-from recombine.run.devices import channels_last, machine
+from recombine.run.devices import channels_last, machine, shortened, warm
 from recombine.run.plan import Plan, planned
 from recombine.run.record import Record, recorded
 from recombine.run.state import checkpoints
-from recombine.sample.heun import Progress, unwatched
+from recombine.sample.heun import Keep, Progress, Sampler, anew, quick, unwatched
 from recombine.study import Cell
 from recombine.training import Training
 
@@ -45,6 +45,7 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
     watch: Progress = unwatched
     plain: Denoiser | None = None
     record: Record = Record()
+    keep: Keep = anew
 
     @property
     def training(self) -> Training:
@@ -55,6 +56,31 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
     def precise(self) -> Denoiser:
         """The denoiser in the precision of its weights, for gradients and small differences."""
         return self.denoiser if self.plain is None else self.plain
+
+    @property
+    def quick(self) -> "Model":
+        """The same model with the sampler for a CPU: few steps, in bf16 where that is faster.
+
+        One that reveals tokens stays as it is.
+        """
+        sampler = self.cell.sampler
+        if self.device.type != "cpu" or not isinstance(sampler, Sampler):
+            return self
+        cell = replace(self.cell, sampler=quick(sampler))
+        return replace(self, cell=cell, denoiser=shortened(self.denoiser), plain=self.precise)
+
+    def of_steps(self, steps: int) -> "Model":
+        """Return the model sampled in so many steps."""
+        return replace(
+            self, cell=replace(self.cell, sampler=replace(self.cell.sampler, steps=steps))
+        )
+
+    def seconds(self, condition: Shaped[Tensor, " batch *condition"]) -> float:
+        """Estimate how long one image per row takes to draw: one evaluation of a few is timed."""
+        few, unwatching = condition[:4], replace(self.of_steps(1), watch=unwatched)
+        generator = torch.Generator(self.device).manual_seed(0)
+        once = warm(lambda: unwatching.drawn(few, generator).sum().item())
+        return once / max(len(few), 1) * self.cell.sampler.evaluations * len(condition)
 
     def reader(self, name: str) -> Any:
         """Return a reader of images: the shipped detector or probe, or a fit of this world."""
@@ -78,12 +104,17 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
         batch = 16 if self.device.type == "cpu" else 256
         shape = self.training.shape
         draw = self.cell.sampler.generator(self.denoiser, shape, batch, self.watch)
-        return draw(condition.to(self.device), generator)
+        return replace(draw, keep=self.keep)(condition.to(self.device), generator)
 
     def sample(
         self, at: Sequence[tuple[float, float]], count: int = 1, seed: int = 0
     ) -> Float[Tensor, "count 3 height width"]:
         """Draw images with an object at each of these places: x right and y down, from 0 to 1."""
+        generator = torch.Generator().manual_seed(seed)
+        return self.images(self.at(at, count), generator).clamp(0, 1).cpu()
+
+    def at(self, at: Sequence[tuple[float, float]], count: int = 1) -> Tensor:
+        """Return the condition of so many images with an object at each of these places."""
         encode = self.training.conditioner.encode
         if not isinstance(encode, EncodesPlaces):
             raise ValueError("this model is not conditioned on places; there is no `at` for it")
@@ -93,8 +124,7 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
         # The far border still belongs to the image.
         place = place.clamp(max=1 - 2**-24)
         condition = encode.at(place, torch.ones(1, place.shape[1], dtype=torch.bool))
-        condition = condition.expand(count, *condition.shape[1:])
-        return self.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1).cpu()
+        return condition.expand(count, *condition.shape[1:])
 
     def measure(self, what: str, **settings: Any) -> Mapping[str, Measurement]:
         """Return every number of a measurement by name; settings are fields of it."""

@@ -82,6 +82,11 @@ class Unmask:
 
         return SeededGenerator(descent, self.steps, batch, watch)
 
+    @property
+    def evaluations(self) -> int:
+        """How often the network is called for an image."""
+        return self.steps
+
     def left(self, step: int, tokens: int) -> int:
         """Return how many of so many tokens are hidden after a step; step 0 is the start."""
         if self.even:
