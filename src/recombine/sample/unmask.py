@@ -10,9 +10,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from recombine.models.blocks import closeness
-from recombine.models.heads import Codebook, GaussianMixture
+from recombine.models.heads import Codebook, GaussianMixture, vectors
 from recombine.models.masked import TokenModel
-from recombine.objectives.masked import vectors
 from recombine.sample.heun import (
     HEUN,
     Progress,
