@@ -14,8 +14,11 @@ import torch
 from torch import Tensor
 
 from recombine import __main__ as command_line
-from recombine.measure.ablation import Locality
+from recombine.measure import MEASURES
+from recombine.measure.ablation import LEVELS, Locality
 from recombine.measure.locality import LevelInfluence
+from recombine.measure.requests import Length
+from recombine.measure.subject import HasQuick
 from recombine.run import Model, load
 from recombine.run.parts import Parts, stoppable
 from small_zoo import NAME, STUDY, shipped, use, use_study
@@ -131,6 +134,19 @@ def test_locality_goes_on_from_the_levels_that_are_done(
     assert [*resumed.measurements.items()] == [*undisturbed.measurements.items()]
     for name, array in undisturbed.arrays.items():
         torch.testing.assert_close(resumed.arrays[name], array, rtol=0, atol=0, equal_nan=True)
+
+
+def test_quick_settings_are_smaller_measurements_of_the_same():
+    for name, whole in MEASURES.items():
+        if isinstance(whole, HasQuick):
+            small = whole.quick()
+            assert type(small) is type(whole)
+            assert small.quick() == small or name == "locality"
+            assert whole.tiny().size < small.size < whole.size / 3
+    length, locality = Length().quick(), Locality().quick()
+    assert (length.size, length.objects) == (160, tuple(range(1, 11)))
+    assert locality.levels == LEVELS[1::2]
+    assert Length(objects=(12,), samples=4).quick() == Length(objects=(12,), samples=4)
 
 
 KILLED = """

@@ -187,9 +187,9 @@ def test_a_milestone_measures_the_average_of_its_own_run(
             assert torch.equal(kept[f"average/{name}"], value)
 
 
-def test_runs_of_one_architecture_are_grouped(sizes: list[int]):
+def test_runs_of_one_architecture_are_grouped():
     """They may differ in seed and learning rate, and in world; budgets and networks part them."""
-    other, fewer = plan(0, batch=7), plan(1, batch=7)
+    other, fewer = plan(10, batch=7), plan(11, batch=7)
     mixed = [PLANS[0], other, PLANS[1], PLANS[2], fewer]
     assert stack.units(mixed) == [[0, 2, 3], [1, 4]]
     assert stack.units(mixed, stacked=False) == [[0], [1], [2], [3], [4]]

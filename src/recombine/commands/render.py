@@ -20,8 +20,7 @@ from recombine.report.picture import pictures, png
 from recombine.scene import Scenes, World, concept_rows
 from recombine.worlds import scene_file
 
-BATCH, MANY = 64, 8
-"""Images rendered at once; and from how many on it is estimated how long all take."""
+BATCH = 64
 LARGEST_FILE = 512 * 2**20
 SCENES = "scenes.json"
 
@@ -70,8 +69,7 @@ def run(options: RenderOptions) -> None:
     refuse_occupied(folder)
     total, parts = chosen_scenes(options, world, device)
     first = next(parts)
-    if total >= MANY:
-        tell_time_of(total, lambda few: world.image(first[1][:few]), f"rendering {world.name}")
+    tell_time_of(total, lambda few: world.image(first[1][:few]), f"rendering {world.name}")
     started = time.perf_counter()
     with new_folder(folder) as partial, image_progress(f"rendering {world.name}") as watch:
         for images in written(world, chain([first], parts), partial):

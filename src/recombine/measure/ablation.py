@@ -99,7 +99,7 @@ class Locality:
 
     def quick(self) -> "Locality":
         """Return the same measurement at every other level, on fewer scenes and pixels."""
-        few = {"samples": 8, "lattice": 2, "views": 2}
+        few = {"samples": 6, "lattice": 2, "views": 2}
         least = {name: min(value, getattr(self, name)) for name, value in few.items()}
         return replace(self, levels=self.levels[::-2][::-1], **least)
 
