@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from recombine import own
 from recombine.commands import index
 from recombine.commands.console import print_json, show_table
 from recombine.commands.grammar import Json
@@ -17,13 +18,15 @@ RESULTS = "results.csv"
 
 @dataclass(frozen=True)
 class ListOptions:
-    """Show worlds, studies and shipped weights; of one study, its axes and its cells.
+    """Show worlds, studies and shipped weights; of one study, or a file of yours, axes and cells.
 
     Example: recombine list length
     """
 
     study: Annotated[
-        str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY", help_behavior_hint="")
+        str | None,
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="STUDY[:CELL]", help_behavior_hint=""),
     ] = None
     """A study, to show its axes and its cells, and which of them you have run."""
     out: Path = Path("runs")
@@ -35,15 +38,33 @@ def run(options: ListOptions) -> None:
     """Print everything there is, or one study."""
     known = index.read()
     if options.study is not None:
-        names = list(known["studies"])
-        if options.study not in names:
-            meant = nearest(options.study, names)
-            raise ValueError(f"study {options.study!r} is not one of {', '.join(names)}{meant}")
-        show_study(options.study, known["studies"][options.study], options)
+        name, key = own.parted(options.study)
+        study = own_study(name) if own.is_own(name) else known["studies"].get(name)
+        if study is None:
+            names = list(known["studies"])
+            meant = nearest(name, names)
+            raise ValueError(f"study {name!r} is not one of {', '.join(names)}{meant}")
+        show_study(name, one_cell(name, study, key) if key else study, options)
     elif options.json:
         print_json(known)
     else:
         show_all(known)
+
+
+def own_study(path: str) -> dict[str, Any]:
+    """Return what is listed of the study that a file declares."""
+    from recombine import studies  # here, as it imports torch
+
+    return index.listed_study(studies.load(path))
+
+
+def one_cell(name: str, study: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the study with one of its cells, or say which there are."""
+    cells = study["cells"]
+    if key not in cells:
+        known = f"{', '.join(cells)}{nearest(key, list(cells))}"
+        raise ValueError(f"cell {key!r} of {name} is not one of {known}")
+    return {**study, "cells": {key: cells[key]}}
 
 
 def show_all(known: Mapping[str, Any]) -> None:
@@ -66,7 +87,8 @@ def show_all(known: Mapping[str, Any]) -> None:
 def show_study(name: str, study: Mapping[str, Any], options: ListOptions) -> None:
     """Print the axes of a study with what each level says, and its cells, run or not."""
     axes, cells = study["axes"], study["cells"]
-    done = {key: seeds_run(options.out, name, key) for key in cells}
+    folder = own.folder_of(name)
+    done = {key: seeds_run(options.out, folder, key) for key in cells}
     if options.json:
         print_json({"study": name, **study, "seeds_run": done})
         return

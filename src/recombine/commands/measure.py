@@ -54,7 +54,7 @@ def run(options: MeasureOptions) -> None:
     with image_progress(options.subject) as watch:
         model = chosen_model(path, choice.chosen_device(options.device), options.steps, watch)
         found = model.found(chosen_measures(model.cell, options))
-    note = studies.load(runner.plan_of(path).study).note
+    note = studies.load(runner.plan_of(path).source).note
     if options.json:
         values = {name: asdict(each) for name, each in found.measurements.items()}
         others = {"undefined": dict(found.undefined), "alarms": list(found.alarms), "note": note}
@@ -76,6 +76,8 @@ def chosen_model(
 ) -> Model:
     """Load the model of a checkpoint, to sample in so many steps (default: the cell's)."""
     plan = runner.plan_of(path)
+    if plan.remark:
+        say(plan.remark)
     if steps is not None:
         sampler = replace(plan.trained.sampler, steps=steps)
         plan = replace(plan, declared=replace(plan.trained, sampler=sampler))
