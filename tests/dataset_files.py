@@ -71,7 +71,7 @@ def drawn(shape: str, colour: str, number: int, side: tuple[int, int] = (40, 30)
     away = np.stack([rows - height / 2 - number % 3 + 1, columns - width / 2 - number % 5 + 2])
     inside = np.abs(away).max(axis=0) < 8 if shape == "square" else (away**2).sum(axis=0) < 70
     pixels = np.full((height, width, 3), 255, dtype=np.uint8)
-    pixels[inside] = np.eye(3)[["red", "green", "blue"].index(colour)] * 200 + number
+    pixels[inside] = np.eye(3)[["red", "green", "blue"].index(colour)] * 200 + number % 50
     return Image.fromarray(pixels)
 
 

@@ -9,6 +9,8 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+NONE_OF_THESE = -1
+
 
 @dataclass(frozen=True)
 class Found:
@@ -41,7 +43,10 @@ class Reader(Protocol):
 
 @runtime_checkable
 class FactorReader(Protocol):
-    """Names the concept of every factor in images of single objects, as numbers."""
+    """Names the concept of every factor in images of single objects, as numbers.
+
+    Where it says "none of these", every factor is NONE_OF_THESE, which no composition has.
+    """
 
     def __call__(
         self, images: Float[Tensor, "batch 3 height width"], /

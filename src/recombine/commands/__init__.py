@@ -15,6 +15,7 @@ COMMANDS = {
     "render": "images of a world, and the scenes they show",
     "detect": "the objects in CLEVR-like images, in words",
     "run": "train or resume, measure, and write the results",
+    "probe": "train a reader of your own images' factors",
     "measure": "measure a trained model",
     "sample": "images by a model, with objects at the places you choose",
     "records": "the numbers on record, as a table to read or to compute with",

@@ -17,6 +17,7 @@ from torch import Tensor
 from recombine.measure.renders import fresh, means, single_object_world
 from recombine.measure.subject import Curve, Findings, Subject, joined
 from recombine.measurement import Measurement
+from recombine.reader import FactorReader
 from recombine.scene import Concepts, concept_rows
 from recombine.split import Split
 from recombine.worlds.shapes2d import BINARY
@@ -69,6 +70,7 @@ class Composition:
         """Sample, read and compare; true renders are read the same way."""
         training, which = subject.training, self.sampled
         world = single_object_world(self.name, training, self.split)
+        read = self._reader(subject)
         condition = conditions(self, subject, which, self.samples)
         drawn = subject.images(training.conditioner.for_sampling(condition, generator), generator)
         drawn = drawn.clamp(0, 1)
@@ -77,7 +79,6 @@ class Composition:
             for first in (0, self.samples)
         )
         through = training.view.back(training.view(others)).clamp(0, 1)
-        read = subject.reader(self.reader)
         found: dict[str, Measurement] = {}
         for whose, images in (("", drawn), ("_ceiling", true), ("_view", through)):
             rows = read(images).split(self.samples)
@@ -86,6 +87,15 @@ class Composition:
         sheet = {"-".join(each): images[:8] for each, images in parts}
         shown = Findings(found, images=sheet if len(which) <= 8 else {})
         return joined([shown, targets_spread(self, subject)])
+
+    def _reader(self, subject: Subject) -> FactorReader:
+        """Return the reader; that it reads the factors of the split is seen before any sampling."""
+        reader: FactorReader = subject.reader(self.reader)
+        theirs = getattr(reader, "factors", self.split.factors)
+        if theirs != self.split.factors:
+            names = "; ".join(f"{each.name}: {', '.join(each.concepts)}" for each in theirs)
+            raise ValueError(f"reader {self.reader} reads other factors than the split: {names}")
+        return reader
 
     def over_training(self, curves: Mapping[str, Curve]) -> dict[str, Measurement]:
         """Return the mean of the last points of each level's accuracy over training.

@@ -5,7 +5,7 @@ stands beside it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,21 +14,27 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from recombine.models.entry import check_counts, check_image
+from recombine.reader import NONE_OF_THESE
 from recombine.scene import Factor
+from recombine.spelling import LATER
 from recombine.worlds.shapes2d import Shapes2D
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A network with a logit for every concept of every factor, side by side."""
+    """A network with a logit for every concept of every factor, side by side.
+
+    One that `rejects` has a last logit: that this is an image of the world at all.
+    """
 
     size: int = 28
     factors: tuple[Factor, ...] = Shapes2D().factors
     width: int = 48
     linear: bool = False
+    rejects: bool = field(default=False, metadata={LATER: True})
 
     def __post_init__(self) -> None:
-        check_counts(self, "linear")
+        check_counts(self, "linear", "rejects")
         if not self.factors:
             raise ValueError("a probe reads at least one factor; got none")
 
@@ -58,7 +64,7 @@ class ProbeModule(nn.Module):
             nn.Conv2d(inputs, outputs, 3, stride, padding=1) for inputs, outputs, stride in steps
         )
         seen = 3 * of.size**2 if of.linear else 2 * of.width * (-(-of.size // 4)) ** 2
-        self.outlet = nn.Linear(seen, sum(of.counts))
+        self.outlet = nn.Linear(seen, sum(of.counts) + of.rejects)
 
     def forward(
         self, images: Float[Tensor, "batch 3 height width"]
@@ -72,13 +78,40 @@ class ProbeModule(nn.Module):
 
 @dataclass(frozen=True)
 class ProbeReader:
-    """Images in [0, 1] -> the number of the concept of each factor."""
+    """Images in [0, 1] -> the number of the concept of each factor.
+
+    One that rejects reads -1 in an image whose validity lies below the threshold.
+    """
 
     network: Any
     of: Probe
+    threshold: float = 0.0
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What is read."""
+        return self.of.factors
 
     def __call__(
         self, images: Float[Tensor, "batch 3 height width"]
     ) -> Int[Tensor, "batch factor"]:
-        logits = self.network(images.clamp(0, 1)).float().split(self.of.counts, dim=1)
-        return torch.stack([each.argmax(dim=1) for each in logits], dim=1)
+        logits = self._logits(images)
+        named = self._likeliest(logits)
+        if not self.of.rejects:
+            return named
+        return torch.where(logits[:, -1:] < self.threshold, NONE_OF_THESE, named)
+
+    def named(self, images: Float[Tensor, "batch 3 height width"]) -> Int[Tensor, "batch factor"]:
+        """Return the likeliest concepts, also of an image that would be rejected."""
+        return self._likeliest(self._logits(images))
+
+    def validity(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, " batch"]:
+        """Return the log odds that each is an image of the world at all."""
+        return self._logits(images)[:, -1]
+
+    def _logits(self, images: Tensor) -> Tensor:
+        return self.network(images.clamp(0, 1)).float()
+
+    def _likeliest(self, logits: Tensor) -> Tensor:
+        parts = logits[:, : sum(self.of.counts)].split(self.of.counts, dim=1)
+        return torch.stack([each.argmax(dim=1) for each in parts], dim=1)

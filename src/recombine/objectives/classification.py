@@ -4,7 +4,7 @@ A probe has to read what models draw, so it does not see renders as they are.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -15,6 +15,8 @@ from torch import Tensor
 from recombine.denoiser import Objective, per_image, unit_noise
 from recombine.models.probe import Probe
 from recombine.scene import Scenes
+from recombine.spelling import LATER
+from recombine.worlds.debris import some_debris
 
 
 def concepts(scenes: Scenes) -> Int[Tensor, "batch factor"]:
@@ -26,13 +28,15 @@ def concepts(scenes: Scenes) -> Int[Tensor, "batch factor"]:
 class Classification(Objective):
     """Cross-entropy, a mean over factors; every image has noise of its own strength up to `noise`.
 
-    `counts` are how many concepts each factor has.
+    `counts` are how many concepts each factor has. With `debris` a probe also learns to tell the
+    images from debris that is made of them.
     """
 
     generates: ClassVar[bool] = False
 
     counts: tuple[int, ...] = tuple(Probe().counts)
     noise: float = 0.1
+    debris: bool = field(default=False, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         if not 0 <= self.noise < float("inf"):
@@ -47,8 +51,18 @@ class Classification(Objective):
         generator: torch.Generator,
     ) -> Float[Tensor, ""]:
         """Return the loss of one batch; the "denoiser" is a probe, the condition its targets."""
+        logits = denoiser(self._noisy(image, generator)).float()
+        named = logits[:, : sum(self.counts)].split(list(self.counts), dim=1)
+        parts = zip(named, condition.unbind(dim=1), strict=True)
+        loss = torch.stack([F.cross_entropy(part, true) for part, true in parts]).mean()
+        if not self.debris:
+            return loss
+        broken = self._noisy(some_debris(image, condition, generator), generator)
+        valid, invalid = logits[:, -1], denoiser(broken).float()[:, -1]
+        return loss + (F.softplus(-valid).mean() + F.softplus(invalid).mean()) / 2
+
+    def _noisy(self, image: Tensor, generator: torch.Generator) -> Tensor:
+        """Return images with noise, each of a strength of its own."""
         strength = torch.rand(len(image), generator=generator, device=generator.device)
         strength = per_image(self.noise * strength.to(image), image)
-        logits = denoiser((image + strength * unit_noise(image, generator)).clamp(0, 1)).float()
-        parts = zip(logits.split(list(self.counts), dim=1), condition.unbind(dim=1), strict=True)
-        return torch.stack([F.cross_entropy(part, true) for part, true in parts]).mean()
+        return (image + strength * unit_noise(image, generator)).clamp(0, 1)

@@ -15,7 +15,8 @@ class Plan:
     """A cell as it is declared, shrunk or overridden, and a seed.
 
     Cells of a study with equal trainings share the folder of the first of them, `shared`. `file`
-    is where a user declares the study. `remark` is what has to be known of an older run.
+    is where a user declares the study. `remark` is what has to be known of an older run,
+    `typed` the command where it is not `recombine run`.
     """
 
     study: str
@@ -28,6 +29,7 @@ class Plan:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     file: OwnFile | None = None
     remark: str = ""
+    typed: str = ""
 
     @property
     def source(self) -> str:
@@ -46,6 +48,8 @@ class Plan:
     @property
     def command(self) -> str:
         """What to type to run it."""
+        if self.typed:
+            return self.typed
         options = [
             f"--{name.replace('_', '-')} {typed(value)}" for name, value in self.overrides.items()
         ]

@@ -82,9 +82,14 @@ def ship(
 
 
 def reader(name: str, device: torch.device) -> Any:
-    """Return a shipped reader of images on a device: it is read from disk once."""
+    """Return a shipped reader of images, or a probe of your own by its path, on a device."""
     if name not in READERS:
-        raise ValueError(f"reader {name!r} is not one of {', '.join(READERS)}")
+        if Path(name).suffix or Path(name).exists():
+            from recombine.zoo.probes import own_probe  # here, as few need it
+
+            return own_probe(Path(name), device)
+        known = ", ".join(READERS)
+        raise ValueError(f"reader {name!r} is not one of {known}, and no path of a probe of yours")
     return detector(device=device) if name == "detector" else probe(device)
 
 
