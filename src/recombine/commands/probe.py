@@ -1,6 +1,7 @@
 """`recombine probe`: train a reader of your own factors, and say how far it can be trusted."""
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -103,8 +104,6 @@ def planned(options: ProbeOptions) -> Plan:
         view=Unchanged(),
     )
     cell = Cell(training, measures=(HeldOutError(),), seeds=(options.seed,))
-    given = (("labels", options.labels), ("out", options.out), ("size", options.size))
-    typed = " ".join(f"--{name} {value}" for name, value in given)
     return Plan(
         study="probe",
         cell="own",
@@ -113,8 +112,18 @@ def planned(options: ProbeOptions) -> Plan:
         seed=options.seed,
         shared="own",
         tiny=options.tiny,
-        typed=f"recombine probe {options.folder} {typed} --seed {options.seed}",
+        typed=typed(options),
     )
+
+
+def typed(options: ProbeOptions) -> str:
+    """Return the command with every option that is not the usual one and that numbers depend on."""
+    words = ["recombine", "probe", str(options.folder)]
+    for each in fields(options):
+        value = getattr(options, each.name)
+        if each.name not in ("folder", "device", "json") and value != each.default:
+            words += [f"--{each.name}"] if value is True else [f"--{each.name}", str(value)]
+    return shlex.join(words)
 
 
 def probe_of(plan: Plan) -> Probe:
