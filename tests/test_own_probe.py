@@ -387,3 +387,43 @@ def test_a_reader_that_there_is_not_is_named(name: str, message: str):
 def test_other_weights_are_no_probe():
     with pytest.raises(ValueError, match="is not a probe; expected a file that recombine probe"):
         zoo.reader(str(zoo.path("detector")), CPU)
+
+
+STUDY = """
+from recombine.condition import Conditioner, Labels, all_objects
+from recombine.measure.composition import Composition
+from recombine.models.dit import DiT
+from recombine.models.entry import Vector
+from recombine.split import Split
+from recombine.study import Cell, study
+from recombine.training import Budget, Training
+from recombine.worlds.files.images import ImageFolder
+from dataclasses import replace
+
+images = ImageFolder("images", size=12, tested=0.5)
+seen = (("disc", "red"), ("square", "red"), ("disc", "blue"))
+split = Split("mine", images.factors, seen, left_out=(("square", "green"),))
+network = DiT(3, 12, patch=4, entry=Vector(8), width=8, layers=1, heads=1)
+condition = Conditioner(all_objects, Labels((2, 3)))
+training = Training(replace(images, among=seen), network, Budget(4, 8), condition)
+STUDY = study("Mine?", Cell(training, measures=(Composition(split, 2, reader="my_probe"),)), {})
+"""
+
+
+def test_own_images_are_trained_on_and_read_by_an_own_probe(
+    folder: Path,
+    probe: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "images").symlink_to(folder)
+    (tmp_path / "my_probe").symlink_to(probe)
+    (tmp_path / "my_images.py").write_text(STUDY)
+    assert main(["run", "my_images.py", "--seed", "0", "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["measurements"]
+    assert found["accuracy@level1"]["n"] == 4
+    assert found["accuracy_ceiling@level0"]["n"] == 6
+    (results,) = read(tmp_path / "runs/my_images/base/seed0/results.csv")
+    assert {row.reader for row in results.rows if "@" in row.measurement} == {"my_probe"}
