@@ -44,8 +44,12 @@ class Model:
     def images(self, condition: Tensor, generator: torch.Generator) -> Tensor:
         return self.draw(condition, generator)
 
+    def drawn(self, condition: Tensor, generator: torch.Generator) -> Tensor:
+        return self.draw(condition, generator)
+
     def reader(self, name: str) -> Any:
-        return self.readers[name] if self.readers else zoo.reader(name, self.device)
+        world = getattr(self.training, "world", None)
+        return self.readers[name] if self.readers else zoo.reader(name, self.device, world)
 
     def watch(self, done: float, total: int) -> None:
         self.watched.append((done, total))

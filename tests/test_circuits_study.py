@@ -38,7 +38,7 @@ from recombine.objectives.masked import MaskedCrossEntropy, MaskedDiffusion, Mas
 from recombine.scene import concept_rows
 from recombine.worlds.circles import Circles
 from recombine.worlds.files.celeba import CELEBA
-from recombine.worlds.shapes2d import BINARY, Shapes2D
+from recombine.worlds.shapes2d import BINARY, PAPER
 from subjects import Model, training
 
 SMALL = Masked(features=2, head=LogitHead(256), width=16, layers=2, heads=2)
@@ -61,7 +61,7 @@ class Pooled:
 
 
 def of(network: Masked, objective: Any, codes: bool = True, **others: Any) -> SimpleNamespace:
-    parts = {"world": Shapes2D(among=BINARY.seen), "conditioner": LABELS, **others}
+    parts = {"world": replace(PAPER, among=BINARY.seen), "conditioner": LABELS, **others}
     return training(**parts, network=network, objective=objective, view=Pooled(codes))
 
 

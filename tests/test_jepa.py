@@ -95,6 +95,20 @@ def test_the_loss_is_the_mean_over_layers_of_the_error_at_hidden_tokens(normalis
     torch.testing.assert_close(loss, exact)
 
 
+@each_kind
+def test_targets_of_visible_tokens_do_not_matter(declared, objective, rng: torch.Generator):
+    with_jepa, (seen, condition) = JEPA(objective), batch_of(declared, rng)
+    model = perturbed(with_jepa.wrap(declared.build()))
+    drawn = objective.corrupted(seen, noise())
+    predicted = model(seen, drawn.hidden, condition, *drawn.noisy)
+    targets = [torch.randn(4, 16, 32, generator=rng) for _ in range(2)]
+    missed = with_jepa.missed(predicted, targets, drawn.hidden)
+    covered = drawn.hidden.flatten(1)[..., None]
+    for moved, same in ((~covered, True), (covered, False)):
+        others = [torch.where(moved, target + 5, target) for target in targets]
+        assert torch.equal(with_jepa.missed(predicted, others, drawn.hidden), missed) == same
+
+
 def test_both_losses_are_read_from_one_pass_of_model_and_average(rng: torch.Generator):
     with_jepa, calls = JEPA(MaskedCrossEntropy()), []
     model = with_jepa.wrap(SMALL.build())

@@ -47,7 +47,7 @@ def test_each_runs(kind: str, written: Path, tmp_path: Path):
     found = [read(path)[0] for path in tmp_path.rglob("results.csv")]
     assert {each.origin.study for each in found} == {f"my_{kind}"}
     names = {row.measurement for each in found for row in each.rows}
-    expected = {"world": "loss", "study": "accuracy@level2", "measurement": "my_measurement"}
+    expected = {"world": "loss", "study": "accuracy@test", "measurement": "my_measurement"}
     assert expected[kind] in names
 
 

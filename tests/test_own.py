@@ -66,7 +66,7 @@ def test_the_example_trains_a_split_of_its_own_in_25_lines(
     assert len(EXAMPLE.read_text().splitlines()) <= 25
     words = [str(EXAMPLE), "--tiny", "--steps", "2", "--out", str(tmp_path), "--json"]
     assert main(["run", *words, "--device", "cpu"]) == 0
-    assert {"accuracy@level0", "accuracy@level2"} < numbers(capsys).keys()
+    assert {"accuracy@seen", "accuracy@test"} < numbers(capsys).keys()
     (path,) = tmp_path.glob("my_split/base-tiny/seed0/results.csv")
     assert read(path)[0].origin.study == "my_split"
 

@@ -18,13 +18,12 @@ from recombine.measure.held_out_error import HeldOutError, halves, lowest
 from recombine.measurement import Measurement
 from recombine.models.probe import Probe, ProbeReader
 from recombine.objectives.classification import Classification
-from recombine.reader import NONE_OF_THESE
 from recombine.results import read
 from recombine.scene import Factor
 from recombine.spelling import spelled
 from recombine.split import Split
 from recombine.train import Step, Weights
-from recombine.worlds.debris import KINDS, debris, some_debris
+from recombine.worlds.files.debris import KINDS, broken, every_kind
 from recombine.worlds.files.images import ImageFolder
 from subjects import Model, training
 
@@ -42,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(kind: str, images: torch.Tensor, concepts: torch.Tensor | None = None) -> torch.Tensor:
     rows = torch.arange(len(images))[:, None] if concepts is None else concepts
-    return debris(kind, images, rows, torch.Generator().manual_seed(1))
+    return broken(kind, images, rows, torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,7 +105,7 @@ def test_where_all_are_of_one_composition_a_mixture_is_empty():
 
 def test_every_kind_is_learned_from_in_turn():
     images = torch.rand(10, 3, 8, 8)
-    found = some_debris(images, torch.arange(10)[:, None], torch.Generator())
+    found = every_kind(images, torch.arange(10)[:, None], torch.Generator())
     assert torch.equal(found[[0, 5]], made("blurred", images)[[0, 5]])
     assert torch.equal(found[[4, 9]], made("empty", images)[[4, 9]])
 
@@ -120,32 +119,31 @@ def test_debris_of_another_kind_is_refused():
 
 
 def test_below_the_threshold_it_says_none_of_these():
-    logits = torch.tensor([[0.1, 0.9, 3.0, 1.0, 2.0, -0.5], [1.0, 0.9, 0.0, 1.0, 2.0, -1.5]])
+    """The last logit is doubt: .5 and 1.5 are valid from a threshold of -.5 and -1.5 on."""
+    logits = torch.tensor([[0.1, 0.9, 3.0, 1.0, 2.0, 0.5], [1.0, 0.9, 0.0, 1.0, 2.0, 1.5]])
     of = Probe(8, (Factor("a", ("x", "y")), Factor("b", ("x", "y", "z"))), rejects=True)
     reader, images = ProbeReader(lambda seen: logits, of, -1.0), torch.zeros(2, 3, 8, 8)
-    assert reader(images).tolist() == [[1, 0], [NONE_OF_THESE] * 2]
-    assert reader.named(images).tolist() == [[1, 0], [0, 2]]
-    assert reader.validity(images).tolist() == [-0.5, -1.5]
-    assert replace(reader, threshold=-0.5)(images).tolist() == [[1, 0], [NONE_OF_THESE] * 2]
-    assert replace(reader, threshold=-1.5)(images).tolist() == [[1, 0], [0, 2]]
+    assert reader(images).rows.tolist() == [[1, 0], [-1, -1]]
+    assert reader(images).concepts.tolist() == [[1, 0], [0, 2]]
+    assert not ProbeReader(lambda seen: logits, of)(images).valid.any()
+    assert replace(reader, threshold=-0.5)(images).valid.tolist() == [True, False]
+    assert replace(reader, threshold=-1.5)(images).valid.tolist() == [True, True]
 
 
 def test_fingerprints_of_older_probes_stay():
-    assert "rejects" not in spelled(Probe())
-    assert "debris" not in spelled(Classification())
-    assert "rejects=True" in spelled(Probe(rejects=True))
-    assert Probe(rejects=True).build().outlet.out_features == sum(Probe().counts) + 1
+    assert "own_debris" not in spelled(Classification())
+    assert "own_debris=True" in spelled(Classification(own_debris=True))
 
 
 def test_the_loss_of_rejection_is_that_of_telling_images_from_debris():
-    """Logits of 1 for images and -2 for debris, by the order of the two calls."""
-    answers = [torch.tensor([[0.0, 0.0, 1.0]]), torch.tensor([[0.0, 0.0, -2.0]])]
+    """Doubts of -1 for images and 2 for debris, by the order of the two calls."""
+    answers = [torch.tensor([[0.0, 0.0, -1.0]]), torch.tensor([[0.0, 0.0, 2.0]])]
 
     def network(images: torch.Tensor) -> torch.Tensor:
         return answers.pop(0).expand(len(images), -1)
 
     true = torch.zeros(5, 1).long()
-    objective = Classification((2,), debris=True)
+    objective = Classification((2,), own_debris=True)
     loss = objective(network, torch.rand(5, 3, 8, 8), true, generator=torch.Generator())
     odds = torch.tensor([1.0, 2.0]).neg().exp().log1p().mean()
     assert loss.item() == pytest.approx(torch.tensor(2.0).log().item() + odds.item(), rel=1e-5)
@@ -154,7 +152,7 @@ def test_the_loss_of_rejection_is_that_of_telling_images_from_debris():
 def test_it_learns_to_refuse_in_a_few_steps(folder: Path):
     world, of = ImageFolder(folder, size=12), Probe(12, FACTORS, width=8, rejects=True)
     weights = Weights.of(of.build(), ema=0.9)
-    objective = Classification(tuple(of.counts), debris=True)
+    objective = Classification(tuple(of.counts), own_debris=True)
     step = Step(weights, objective, 1.0, torch.Generator().manual_seed(0))
     step.set_rate(3e-3)
     for number in range(80):
@@ -163,10 +161,9 @@ def test_it_learns_to_refuse_in_a_few_steps(folder: Path):
     reader = ProbeReader(weights.denoiser, of)
     tested = replace(world, part="test")
     images, true = tested.image_of(torch.arange(24)), tested.scenes_of(torch.arange(24))
-    assert (reader(images) == true.concepts[:, 0]).float().mean() > 0.8
+    assert (reader(images).rows == true.concepts[:, 0]).float().mean() > 0.8
     for kind in ("noise", "empty"):
-        broken = made(kind, images, true.concepts[:, 0])
-        assert (reader(broken) == NONE_OF_THESE).float().mean() > 0.9
+        assert reader(made(kind, images, true.concepts[:, 0])).valid.float().mean() < 0.1
 
 
 # Its error
@@ -216,7 +213,7 @@ class Known(Probe):
             ink = 1 - images.amin(dim=1).flatten(1).amin(dim=1)
             middle = images[:, [2, 1, 0], 8, 8]
             shape = torch.tensor([1.0, 0.0]).expand(len(images), -1)
-            return torch.cat([shape, middle, ink[:, None] * 4 - 2], dim=1)
+            return torch.cat([shape, middle, 2 - ink[:, None] * 4], dim=1)
 
         return ProbeReader(answer, self)
 
@@ -292,14 +289,14 @@ def test_one_command_leaves_a_probe_and_its_record(probe: Path, folder: Path):
 def test_the_same_command_says_the_same_again(
     probe: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ):
-    before = (probe / "probe.safetensors").read_bytes()
+    before = Checkpoint.load(probe / "probe.safetensors").checksum
     assert again(folder, probe, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["subject"] == str(probe / "probe.safetensors")
     (path,) = probe.rglob("results.csv")
     kept = {row.measurement: row.value for row in read(path)[0].rows if row.step is None}
     assert {name: each["value"] for name, each in printed["measurements"].items()} == kept
-    assert (probe / "probe.safetensors").read_bytes() == before
+    assert Checkpoint.load(probe / "probe.safetensors").checksum == before
 
 
 @pytest.mark.parametrize("named", ["the folder", "the file"])
@@ -310,7 +307,7 @@ def test_a_probe_is_a_reader_by_its_path(named: str, probe: Path, folder: Path):
     assert reader.threshold == measured["threshold"][0]
     images = ImageFolder(folder, size=12, tested=0.5, part="test")
     rest = halves(len(images), 32, CPU)[1]
-    accepted = (reader(images.image_of(rest)) != NONE_OF_THESE).all(dim=1)
+    accepted = reader(images.image_of(rest)).valid
     assert int(accepted.sum()) == round(measured["accepted"][0] * len(rest))
 
 
@@ -375,7 +372,7 @@ def test_wrong_use_is_said_in_one_line(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("prob", "reader 'prob' is not one of detector, .*and no path of a probe of yours"),
+        ("prob", "reader 'prob' is not one of .*and no path of a probe of yours"),
         ("nowhere/probe.safetensors", "probe.safetensors is not there; expected a probe"),
     ],
 )

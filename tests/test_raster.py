@@ -12,7 +12,9 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from recombine.render.raster import (
+    ARM,
     CIRCLE,
+    CROSS,
     SQUARE,
     TRIANGLE,
     blurred,
@@ -23,7 +25,7 @@ from recombine.render.raster import (
 )
 from recombine.scene import SHAPES, Scenes, concatenate
 
-AREA = {CIRCLE: pi, TRIANGLE: 2.0, SQUARE: 4.0}
+AREA = {CIRCLE: pi, TRIANGLE: 2.0, SQUARE: 4.0, CROSS: 20 / 9}
 ANGLES = st.floats(0, 360)
 KINDS = pytest.mark.parametrize("kind", list(AREA), ids=[SHAPES[kind] for kind in AREA])
 
@@ -55,6 +57,9 @@ def contains(kind: int, dx: float, dy: float, size: float, rotation: float) -> b
         return dx * dx + dy * dy < size * size
     if kind == SQUARE:
         return abs(right) < size and abs(down) < size
+    if kind == CROSS:
+        arms = ARM * size
+        return max(abs(right), abs(down)) < size and min(abs(right), abs(down)) < arms
     return down < size and abs(right) < (down + size) / 2
 
 
@@ -255,7 +260,7 @@ def test_no_scenes_and_no_objects_are_fine():
 
 def test_what_cannot_be_drawn_says_so():
     solid = alone(SHAPES.index("sphere"), 0, 0, 1)
-    with pytest.raises(ValueError, match="circle, triangle and square; got sphere"):
+    with pytest.raises(ValueError, match="circle, triangle, square, cross; got sphere"):
         coverage(solid, 4)
     with pytest.raises(ValueError, match="got shape number 99"):
         centres_inside(alone(99, 0, 0, 1), 4)

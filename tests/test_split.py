@@ -20,7 +20,7 @@ from recombine.scene import (
 from recombine.split import CountSplit, Split, at_most_one, leaks, level, levels
 from recombine.worlds.circles import CIRCLES, Circles
 from recombine.worlds.files.celeba import CELEBA
-from recombine.worlds.shapes2d import BINARY, Shapes2D
+from recombine.worlds.shapes2d import BINARY, PAPER
 from recombine.worlds.shapes3d import SHAPES3D_240
 
 NAMED = pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_faces_are_held_out_as_in_the_paper():
     assert CELEBA.at(2) == (("male", "not smiling", "blond"),)
 
 
-def test_the_binary_split_is_over_the_factors_of_shapes2d():
-    assert BINARY.factors == Shapes2D().factors
+def test_the_binary_split_is_over_the_factors_of_the_papers_world():
+    assert BINARY.factors == PAPER.factors
     assert BINARY.at(2) == (("triangle", "small", "blue"),)
 
 
@@ -188,7 +188,7 @@ def test_a_split_by_counts_is_named_by_its_range_and_an_impossible_range_is_refu
 
 
 def test_what_is_seen_passes_unchanged():
-    world = Shapes2D(among=BINARY.seen)
+    world = replace(PAPER, among=BINARY.seen)
     batches = [Batch(world.scenes(torch.arange(i, i + 8), seed=0)) for i in (0, 8, 16)]
     passed = list(leaks(batches, BINARY))
     assert all(one is other for one, other in zip(passed, batches, strict=True))

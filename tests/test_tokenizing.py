@@ -1,12 +1,17 @@
 """What a tokenizer keeps of images, and how much of its latents or codes is used."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from recombine import zoo
+from recombine.checkpoint import Checkpoint
+from recombine.measure.fit import Fit
 from recombine.measure.subject import Findings
 from recombine.measure.tokenizing import (
     Tokenizing,
@@ -17,10 +22,15 @@ from recombine.measure.tokenizing import (
 )
 from recombine.measurement import Measurement
 from recombine.models.probe import Probe
-from recombine.models.tokenizer import Autoencoder
-from recombine.views import Centred
+from recombine.models.tokenizer import Autoencoder, Coded
+from recombine.split import Coverage
+from recombine.studies.tokenizers import GRID, KL, VQ
+from recombine.views import CEILING, Centred, Latents, check
 from recombine.worlds.shapes2d import Shapes2D
 from subjects import Model, training
+
+FEW = Coverage(GRID, 12).split
+FEW = replace(FEW, left_out=(*FEW.left_out, *FEW.dev), dev=())
 
 
 def noise(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -120,32 +130,63 @@ def test_the_spread_of_latents_is_about_the_mean_of_each_channel():
 # The shipped tokenizers
 
 
-def kept(network: Autoencoder, module: torch.nn.Module) -> Findings:
+def kept(network: Any, module: torch.nn.Module, read: int = 0) -> Findings:
     parts = training(world=Shapes2D(), view=Centred(), network=network)
+    subject = Model(parts, denoiser=module, readers={"fit": Fit(Shapes2D())})
     with torch.no_grad():
-        return Tokenizing(samples=4)(Model(parts, denoiser=module), torch.Generator())
+        return Tokenizing(FEW, samples=2, read=read)(subject, torch.Generator())
 
 
 @pytest.mark.parametrize(
-    ("name", "codes", "others"),
+    ("name", "network", "others"),
     [
-        ("tokenizer_vq", 256, {"codes_used", "perplexity", "latent_spread"}),
-        ("tokenizer_kl", None, {"channels_used", "latent_spread"}),
+        ("tokenizer_vq", VQ, {"codes_used", "perplexity", "latent_spread"}),
+        ("tokenizer_kl", KL, {"channels_used", "latent_spread"}),
     ],
 )
-def test_a_shipped_tokenizer_keeps_renders_level_by_level(
-    name: str, codes: int | None, others: set
-):
-    network = Autoencoder(codes=codes)
-    found = kept(network, zoo.filled(network.build(), zoo.path(name)))
-    levels = {f"{each}@level{level}" for each in ("psnr", "absolute_error") for level in (0, 1, 2)}
-    assert set(found.measurements) == levels | {"psnr", "absolute_error"} | others
+def test_a_shipped_tokenizer_keeps_every_composition(name: str, network: Autoencoder, others: set):
+    found = kept(network, zoo.filled(network.build(), zoo.path(name)), read=2)
+    named = ("psnr", "absolute_error", "read")
+    levels = {f"{each}@level{level}" for each in named for level in (0, 1, 2)}
+    assert set(found.measurements) == levels | {*named, "read_least"} | others
     assert found.measurements["psnr"] == found.measurements["psnr@level0"]
-    assert found.measurements["psnr"].value > 25
-    assert [found.measurements[f"psnr@level{level}"].n for level in (0, 1, 2)] == [16, 12, 4]
+    assert found.measurements["psnr"].value > 30
+    assert [found.measurements[f"psnr@level{level}"].n for level in (0, 1, 2)] == [24, 22, 26]
+    assert found.measurements["read"].n == 2 * (12 + 11 + 13)
+    assert found.measurements["read"].value > 0.95
     assert found.alarms == ()
-    # Four compositions and what is made of them.
-    assert len(found.images["level0"]) == 8
+    # As it was measured when it was shipped.
+    assert zoo.measured(name, "read_least").value >= CEILING
+
+
+def test_a_tokenizer_that_loses_compositions_is_not_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    whole = Checkpoint.load(zoo.path("tokenizer_vq"))
+    known = {**whole.facts["measured"], "read_least": [0.9, 0.8, 0.95, 32]}
+    Checkpoint(whole.tensors, {**whole.facts, "measured": known}).save(
+        tmp_path / "tokenizer_vq.safetensors"
+    )
+    monkeypatch.setattr(zoo, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match="keeps only 0.900 of .* one composition; .* least 0.98"):
+        check(Latents("tokenizer_vq", VQ))
+
+
+class TakesRedForBlue(torch.nn.Module):
+    """A tokenizer that shows what is red as blue."""
+
+    def forward(self, image: torch.Tensor) -> Coded:
+        red, _, blue = image.mean(dim=(2, 3)).T
+        again = torch.where((red > blue + 0.01)[:, None, None, None], image.flip(1), image)
+        vectors = torch.randn(len(image), 8, 7, 7)
+        return Coded(again, vectors, ids=torch.randint(256, (len(image), 7, 7)), vectors=vectors)
+
+
+def test_the_worst_composition_decides_what_a_tokenizer_keeps():
+    found = kept(VQ, TakesRedForBlue(), read=2).measurements
+    assert 0 < found["read"].value < 1
+    assert found["read_least"].value == 0
+    assert found["read_least"].n == 2
 
 
 def test_a_collapsed_tokenizer_raises_its_alarm():

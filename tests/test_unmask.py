@@ -322,7 +322,9 @@ def test_no_condition_draws_no_sample():
     [
         ({"steps": 0}, "at least 1 step; got 0"),
         ({"noise": -0.1}, "noise is finite and not negative; got -0.1"),
-        ({"temperature": 0.0}, "temperature is a positive number; got 0.0"),
+        ({"temperature": -0.1}, "temperature is finite and not negative; got -0.1"),
+        ({"temperature": float("nan")}, "temperature is finite and not negative; got nan"),
+        ({"temperature": 0.5, "expected": True}, "that of a temperature of 1; got 0.5"),
         ({"descent": replace(HEUN, guidance=Guidance(torch.zeros_like, 2.0))}, "without guidance"),
     ],
 )
@@ -338,5 +340,5 @@ def test_bad_questions_are_refused():
         Unmask().generator(law, (2, 3))
     with pytest.raises(ValueError, match="the model has neither"):
         Unmask().generator(law, (3, 2, 2)).seeded(CONDITION, SEEDS)
-    with pytest.raises(ValueError, match="at a temperature of 1; got 0.5"):
-        Unmask(temperature=0.5).generator(Clouds(), (3, 2, 2)).seeded(CONDITION, SEEDS)
+    with pytest.raises(ValueError, match="expected vectors of codes need their book"):
+        Unmask(expected=True).generator(law, (2, 2)).seeded(CONDITION, SEEDS)

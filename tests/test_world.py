@@ -9,12 +9,12 @@ from torch import Tensor
 from recombine.scene import PER_OBJECT, Scenes, World, composition_number, compositions, concatenate
 from recombine.worlds.circles import Circles
 from recombine.worlds.clevr import Clevr
-from recombine.worlds.shapes2d import Shapes2D
+from recombine.worlds.shapes2d import PAPER, Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
 
 WORLDS: list[World] = [
     Shapes2D(size=16),
-    Shapes2D(size=16, shapes=("circle", "triangle", "square"), place_jitter=1.0),
+    replace(PAPER, size=16, shapes=("circle", "triangle", "square"), shift=1.0),
     Circles(size=16),
     Circles(size=16, colour_separation=0.1, size_separation=0.2, smooth=True),
     Clevr(size=48, objects=(1, 3)),

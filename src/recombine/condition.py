@@ -116,17 +116,21 @@ class Labels:
         return max(self.values)
 
     def __call__(self, scenes: Scenes) -> Float[Tensor, "batch factor feature"]:
-        concepts = scenes.concepts[:, 0]
-        if concepts.shape[1] != len(self.values):
-            raise ValueError(f"labels are of {len(self.values)} factors; got {concepts.shape[1]}")
-        written = torch.nn.functional.one_hot(concepts, self.features).to(scenes.size)
-        return self._flagged(scenes, written)
+        written = torch.nn.functional.one_hot(self._concepts(scenes), self.features)
+        return self._flagged(scenes, written.to(scenes.size))
 
     def zero(self, condition: Float[Tensor, "batch factor feature"]) -> Tensor:
         """Return what is written where every factor is taken for a plain 0: its first label."""
         first = torch.zeros_like(condition)
         first[..., 0] = first[..., -1] = 1
         return first
+
+    def _concepts(self, scenes: Scenes) -> Int[Tensor, "batch factor"]:
+        """Return which value each factor of the one object has."""
+        concepts = scenes.concepts[:, 0]
+        if concepts.shape[1] != len(self.values):
+            raise ValueError(f"labels are of {len(self.values)} factors; got {concepts.shape[1]}")
+        return concepts
 
     def _flagged(self, scenes: Scenes, written: Tensor) -> Tensor:
         """Add the flags; the rows of an absent object are null."""
@@ -136,16 +140,24 @@ class Labels:
 
 @dataclass(frozen=True)
 class FactorValues(Labels):
-    """Write the shape as a label, then size and colour as the numbers they are: three rows."""
+    """Write the shape as a label, then size and colour as the numbers they are: three rows.
+
+    `values` are how many shapes, sizes and colours there are, in this order.
+    """
 
     values: tuple[int, ...] = (2, 2, 2)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.values) != 3:
+            raise ValueError(f"actual values are of shape, size and colour; got {self.values}")
 
     @property
     def features(self) -> int:
         return max(self.values[0], 3)
 
     def __call__(self, scenes: Scenes) -> Float[Tensor, "batch factor feature"]:
-        shape = torch.nn.functional.one_hot(scenes.concepts[:, 0, 0], self.features)
+        shape = torch.nn.functional.one_hot(self._concepts(scenes)[:, 0], self.features)
         size, colour = scenes.size[:, :1], scenes.colour[:, 0]
         rows = [
             torch.nn.functional.pad(row, (0, self.features - row.shape[1]))

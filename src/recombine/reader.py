@@ -9,8 +9,6 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-NONE_OF_THESE = -1
-
 
 @dataclass(frozen=True)
 class Found:
@@ -42,12 +40,27 @@ class Reader(Protocol):
 
 
 @runtime_checkable
+class Reading(Protocol):
+    """What a reader of single objects says of a batch of images."""
+
+    @property
+    def concepts(self) -> Int[Tensor, "batch factor"]:
+        """The number of the concept of each factor that comes closest."""
+
+    @property
+    def valid(self) -> Bool[Tensor, " batch"]:
+        """Whether an image shows what a scene of the world could look like, beyond doubt."""
+
+    @property
+    def rows(self) -> Int[Tensor, "batch factor"]:
+        """The concepts of valid images, and -1 for those of others."""
+
+    def within(self, factor: float, /) -> Bool[Tensor, " batch"]:
+        """Return whether an image is valid when every limit is multiplied by this factor."""
+
+
+@runtime_checkable
 class FactorReader(Protocol):
-    """Names the concept of every factor in images of single objects, as numbers.
+    """Reads images of single objects."""
 
-    Where it says "none of these", every factor is NONE_OF_THESE, which no composition has.
-    """
-
-    def __call__(
-        self, images: Float[Tensor, "batch 3 height width"], /
-    ) -> Int[Tensor, "batch factor"]: ...
+    def __call__(self, images: Float[Tensor, "batch 3 height width"], /) -> Reading: ...

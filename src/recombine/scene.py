@@ -16,7 +16,7 @@ from torch import Tensor
 Concepts: TypeAlias = tuple[str, ...]
 """One concept per factor, in the order of the world's factors: ("circle", "red", "large")."""
 
-SHAPES = ("sphere", "cube", "cylinder", "capsule", "circle", "triangle", "square")
+SHAPES = ("sphere", "cube", "cylinder", "capsule", "circle", "triangle", "square", "cross")
 MATERIALS = ("rubber", "metal")
 
 

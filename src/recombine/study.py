@@ -37,7 +37,9 @@ class Computation(Protocol):
 class Cell:
     """A training, how its model is sampled, and what is measured of it.
 
-    The measurements are made at the end, and on the way at the steps in `milestones`.
+    The measurements are made at the end, and on the way at the steps in `milestones`. Where a seed
+    stands for more than random numbers, such as which compositions are seen, `replicate` returns
+    the cell of a seed.
     """
 
     training: Training
@@ -45,11 +47,16 @@ class Cell:
     measures: tuple[Measure, ...] = ()
     milestones: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (0, 1, 2)
+    replicate: "Callable[[Cell, int], Cell] | None" = None
 
     def __post_init__(self) -> None:
         steps = self.training.budget.steps
         if any(not 0 < milestone <= steps for milestone in self.milestones):
             raise ValueError(f"milestones are steps of 1 to {steps}; got {self.milestones}")
+
+    def of_seed(self, seed: int) -> "Cell":
+        """Return the cell as it is trained and measured with this seed."""
+        return self if self.replicate is None else self.replicate(self, seed)
 
     def of_steps(self, steps: int) -> "Cell":
         """Return the cell trained for so many steps, its milestones at the same shares of them."""

@@ -1,7 +1,8 @@
 """What a model sees of an image: pixels, or what a shipped tokenizer makes of them.
 
 A view leads both ways: called with images it returns what the model learns from, and `back` turns
-what a model drew into images in [0, 1].
+what a model drew into images in [0, 1]. What was drawn can be kept in 8 bits a number: `stored`,
+then `restored`; `decoder` is the digest of the weights behind `back`, if there are some.
 """
 
 from dataclasses import dataclass
@@ -9,12 +10,17 @@ from functools import cache
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from recombine import zoo
 from recombine.models.tokenizer import Autoencoder, AutoencoderModule
 from recombine.spelling import spelled
+
+CEILING = 0.98
+"""The least share of reconstructions of any composition that are read right."""
+REACH = 6.0
+"""Latents are kept from -REACH to REACH; they are spread by about 1."""
 
 
 @runtime_checkable
@@ -28,6 +34,15 @@ class View(Protocol):
     def back(self, x: Tensor, /) -> Tensor: ...
 
 
+def _in_bytes(x: Tensor, low: float, high: float) -> Tensor:
+    """Return numbers from low to high as the nearest of 256 steps; others as the first or last."""
+    return (((x - low) / (high - low)).clamp(0, 1) * 255).round().to(torch.uint8)
+
+
+def _of_bytes(stored: Tensor, low: float, high: float) -> Tensor:
+    return low + (high - low) * stored.float() / 255
+
+
 @dataclass(frozen=True)
 class Unchanged:
     """Images as they are, in [0, 1]."""
@@ -38,6 +53,19 @@ class Unchanged:
     def back(self, x: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
         """Return the image itself."""
         return x
+
+    def stored(self, x: Float[Tensor, " batch *image"]) -> UInt8[Tensor, " batch *image"]:
+        """Return what was drawn in 8 bits a number."""
+        return _in_bytes(x, 0.0, 1.0)
+
+    def restored(self, stored: UInt8[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
+        """Return what was stored, as it was drawn."""
+        return _of_bytes(stored, 0.0, 1.0)
+
+    @property
+    def decoder(self) -> str:
+        """No weights stand behind these images."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +78,19 @@ class Centred:
     def back(self, x: Float[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
         """Return the image in [0, 1], if nothing overshoots."""
         return (x + 1) / 2
+
+    def stored(self, x: Float[Tensor, " batch *image"]) -> UInt8[Tensor, " batch *image"]:
+        """Return what was drawn in 8 bits a number."""
+        return _in_bytes(x, -1.0, 1.0)
+
+    def restored(self, stored: UInt8[Tensor, " batch *image"]) -> Float[Tensor, " batch *image"]:
+        """Return what was stored, as it was drawn."""
+        return _of_bytes(stored, -1.0, 1.0)
+
+    @property
+    def decoder(self) -> str:
+        """No weights stand behind these images."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +126,23 @@ class Latents:
         """What a training depends on: the weights of the tokenizer and not its name."""
         return fingerprint(self)
 
+    def stored(
+        self, x: Float[Tensor, "batch latent row column"]
+    ) -> UInt8[Tensor, "batch latent row column"]:
+        """Return latents in 8 bits a number, from -REACH to REACH."""
+        return _in_bytes(x, -REACH, REACH)
+
+    def restored(
+        self, stored: UInt8[Tensor, "batch latent row column"]
+    ) -> Float[Tensor, "batch latent row column"]:
+        """Return stored latents."""
+        return _of_bytes(stored, -REACH, REACH)
+
+    @property
+    def decoder(self) -> str:
+        """The digest of the tokenizer's weights."""
+        return zoo.digest(self.name)
+
     @property
     def spread(self) -> float:
         """The standard deviation of the latents of the images the tokenizer has learned from."""
@@ -119,6 +177,23 @@ class Codes:
         network = tokenizer(self.name, self.of, x.device)
         return (network.decode(network.vectors(x)) + 1) / 2
 
+    def stored(self, x: Int[Tensor, "batch row column"]) -> UInt8[Tensor, "batch row column"]:
+        """Return codes as bytes."""
+        if self.of.codes is None or self.of.codes > 256:
+            raise ValueError(f"a byte holds up to 256 codes; got {self.of.codes}")
+        return x.to(torch.uint8)
+
+    def restored(
+        self, stored: UInt8[Tensor, "batch row column"]
+    ) -> Int[Tensor, "batch row column"]:
+        """Return the codes."""
+        return stored.long()
+
+    @property
+    def decoder(self) -> str:
+        """The digest of the tokenizer's weights."""
+        return zoo.digest(self.name)
+
     def vectors(self) -> Float[Tensor, "code latent"]:
         """Return the vectors of all codes, about their mean and spread by 1; on the CPU."""
         book = codebook(self.name, self.of)
@@ -141,9 +216,15 @@ def codebook(name: str, of: Autoencoder) -> Float[Tensor, "code latent"]:
 
 
 def check(view: View) -> None:
-    """Refuse a view whose tokenizer is not shipped, before anything is trained or written."""
-    if isinstance(view, Latents | Codes):
-        zoo.path(view.name)
+    """Refuse a view whose tokenizer is not shipped or loses compositions, before any training."""
+    if not isinstance(view, Latents | Codes):
+        return
+    known = zoo.load(view.name).facts["measured"]
+    if (least := known.get("read_least", (1.0,))[0]) < CEILING:
+        raise ValueError(
+            f"{view.name} keeps only {least:.3f} of the images of one composition; a tokenizer "
+            f"keeps at least {CEILING} of each"
+        )
 
 
 @cache

@@ -8,6 +8,7 @@ import torch
 
 from recombine import zoo
 from recombine.commands import choice
+from recombine.commands.combinations import combinations
 from recombine.commands.console import image_progress, print_json, say, show_table
 from recombine.commands.grammar import UNSET, Device, Json
 from recombine.commands.index import listed_world
@@ -86,7 +87,8 @@ def run(options: DemoOptions) -> None:
     with torch.inference_mode():
         visits = tour(options, device)
         picture = png(figure(visits))
-        text = whole_page(visits, options, device)
+        unseen = combinations(options.seed, device)
+        text = whole_page(visits, unseen, options, device)
     options.out.mkdir(parents=True, exist_ok=True)
     write_bytes(options.out / "figure.png", picture)
     report = options.out / "report.html"
@@ -110,13 +112,16 @@ def tour(options: DemoOptions, device: torch.device) -> list[Visit]:
     return visits
 
 
-def whole_page(visits: list[Visit], options: DemoOptions, device: torch.device) -> str:
+def whole_page(
+    visits: list[Visit], unseen: Section, options: DemoOptions, device: torch.device
+) -> str:
     """Return the page: the images, the counts, why, the full study, and how to go on."""
     sections = [
         *images_by_number(visits),
         counts(visits, options, device),
         *dependence(visits),
         study(visits),
+        unseen,
         TRY_IT,
         worlds(options.seed, device),
     ]

@@ -100,7 +100,7 @@ def planned(options: ProbeOptions) -> Plan:
         network=of,
         budget=Budget(options.steps, 64, 1e-3, warm_up=50, decay=cosine, ema=0.99),
         conditioner=Conditioner(all_objects, concepts),
-        objective=Classification(tuple(of.counts), debris=True),
+        objective=Classification(tuple(of.counts), own_debris=True),
         view=Unchanged(),
     )
     cell = Cell(training, measures=(HeldOutError(),), seeds=(options.seed,))

@@ -17,7 +17,7 @@ from recombine.data import LabelledFiles
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
 from recombine.scene import Factor
-from recombine.worlds.debris import KINDS, debris
+from recombine.worlds.files.debris import KINDS, broken
 
 _BATCH = 256
 
@@ -46,18 +46,18 @@ class HeldOutError:
         files: Any = world
         tested = replace(files, part="test", among=())
         known, rest = halves(len(tested), self.most, subject.device)
-        doubts = torch.cat([reader.validity(tested.image_of(each)) for each in known.split(_BATCH)])
-        threshold = lowest(doubts, self.accepted)
+        doubts = torch.cat([reader(tested.image_of(each)).doubt for each in known.split(_BATCH)])
+        threshold = lowest(-doubts, self.accepted)
         reader = replace(reader, threshold=threshold)
         right, kept = [], []
         refused: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
         for number in rest.split(_BATCH):
             images, true = tested.image_of(number), tested.scenes_of(number).concepts[:, 0]
-            right.append(reader.named(images) == true)
-            kept.append(reader.validity(images) >= threshold)
+            read = reader(images)
+            right.append(read.concepts == true)
+            kept.append(read.valid)
             for kind in KINDS:
-                broken = debris(kind, images, true, generator)
-                refused[kind].append(reader.validity(broken) < threshold)
+                refused[kind].append(~reader(broken(kind, images, true, generator)).valid)
         rates = {kind: torch.cat(each) for kind, each in refused.items()}
         found = {
             **errors(world.factors, torch.cat(right)),

@@ -1,6 +1,7 @@
-"""How well does a reader of single objects read fresh renders, as they are and with noise?
+"""How well do readers of single objects read fresh renders, and do they refuse what is none?
 
-It learns from every composition, held-out ones included, so that it can name what it sees.
+A probe learns from every composition, held-out ones included, so that it can name what it sees.
+Beside a probe of Shapes2D stands the reader by rendering, and how far the two agree.
 """
 
 from collections.abc import Mapping
@@ -8,48 +9,109 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
-from recombine.measure.composition import accuracies
-from recombine.measure.renders import fresh, single_object_world
+from recombine.measure.agreement import kappa, verdicts
+from recombine.measure.fit import Fit
+from recombine.measure.renders import SingleObjectWorld, fresh
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
-from recombine.split import Split
-from recombine.worlds.shapes2d import BINARY
+from recombine.reader import FactorReader
+from recombine.render.raster import blurred
+from recombine.scene import Concepts, compositions, concept_rows
+from recombine.worlds.debris import DEBRIS, debris
+from recombine.worlds.shapes2d import Shapes2D
+
+DEBRIS_SEED = 10_067
+"""The seed of debris that readers are measured on; none has learned from it."""
 
 
 @dataclass(frozen=True)
 class ReaderError:
-    """Read so many fresh renders of every composition, also with `noise` on them."""
+    """Read so many fresh renders of every composition, with `noise` and behind a `blur`, too.
 
-    split: Split = BINARY
-    samples: int = 256
+    Of every kind of debris so many images are read.
+    """
+
+    samples: int = 32
     noise: float = 0.05
+    blur: float = 1.5
+    of_debris: int = 200
 
     name: ClassVar[str] = "reader_error"
 
     def __call__(self, subject: Subject, generator: torch.Generator) -> Findings:
         """Render, read and compare."""
-        network = subject.training.network
+        network, world = subject.training.network, subject.training.world
         if not hasattr(network, "factor_reader"):
             raise inapplicable(self.name, "readers of single objects", network)
-        world = single_object_world(self.name, subject.training, self.split)
+        if not isinstance(world, SingleObjectWorld):
+            raise inapplicable(self.name, "worlds of one object", world)
+        which = world.among or tuple(compositions(world.factors))
+        images = torch.cat([fresh(world, each, self.samples, subject.device) for each in which])
+        noise = torch.randn(images.shape, generator=generator, device=generator.device)
+        ways = {
+            "": images,
+            "_noisy": (images + self.noise * noise.to(images)).clamp(0, 1),
+            "_blurred": 1 - blurred(1 - images, self.blur),
+        }
+        true = concept_rows(world.factors, which).to(images.device)
+        true = true.repeat_interleave(self.samples, dim=0)
         reader = network.factor_reader(subject.denoiser)
-        plain, with_noise = {}, {}
-        for which in self.split.compositions:
-            images = fresh(world, which, self.samples, subject.device)
-            noise = torch.randn(images.shape, generator=generator, device=generator.device)
-            plain[which] = reader(images)
-            with_noise[which] = reader(images + self.noise * noise.to(images.device))
-        found = accuracies(self.split, plain) | accuracies(self.split, with_noise, "_noisy")
-        return Findings(overall(found, "") | overall(found, "_noisy") | found)
+        found = self._right(reader, ways, true, which, world)
+        if isinstance(world, Shapes2D):
+            found |= self._beside(reader, Fit(world), ways, true, which, world)
+        return Findings(found)
+
+    def _beside(
+        self,
+        probe: FactorReader,
+        fit: FactorReader,
+        ways: Mapping[str, Tensor],
+        true: Tensor,
+        which: tuple[Concepts, ...],
+        world: Shapes2D,
+    ) -> dict[str, Measurement]:
+        """Measure the reader by rendering, what both refuse, and how far they agree."""
+        found = self._right(fit, ways, true, which, world, "_fit")
+        index = torch.arange(self.of_debris, device=true.device)
+        of_probe, of_fit = [verdicts(probe(ways[""]))], [verdicts(fit(ways[""]))]
+        for kind in DEBRIS:
+            images = debris(world, kind, index, DEBRIS_SEED)
+            of_probe.append(verdicts(probe(images)))
+            of_fit.append(verdicts(fit(images)))
+            for whose, rows in (("", of_probe[-1]), ("_fit", of_fit[-1])):
+                found[f"rejected{whose}@{kind}"] = _rate(rows < 0)
+        return found | {"kappa": kappa(torch.cat(of_probe), torch.cat(of_fit))}
+
+    def _right(
+        self,
+        reader: FactorReader,
+        ways: Mapping[str, Tensor],
+        true: Tensor,
+        which: tuple[Concepts, ...],
+        world: SingleObjectWorld,
+        whose: str = "",
+    ) -> dict[str, Measurement]:
+        """Return how often renders are valid, each factor is right, and all of it."""
+        found = {}
+        for way, images in ways.items():
+            read = reader(images)
+            right = read.concepts == true
+            good = right.all(dim=1) & read.valid
+            found[f"accuracy{whose}{way}"] = _rate(good)
+            found[f"valid{whose}{way}"] = _rate(read.valid)
+            for factor, mine in zip(world.factors, right.unbind(dim=1), strict=True):
+                found[f"{factor.name}_right{whose}{way}"] = _rate(mine)
+            parts = good.split(self.samples) if not way else ()
+            for each, mine in zip(which, parts, strict=False):
+                found[f"accuracy{whose}@{'-'.join(each)}"] = _rate(mine)
+        return found
 
     def tiny(self) -> "ReaderError":
         """Return the same measurement with few samples."""
-        return replace(self, samples=2)
+        return replace(self, samples=1, of_debris=2)
 
 
-def overall(found: Mapping[str, Measurement], whose: str) -> dict[str, Measurement]:
-    """Return the rate over all levels."""
-    levels = [each for name, each in found.items() if name.startswith(f"accuracy{whose}@level")]
-    right = sum(round(each.value * each.n) for each in levels)
-    return {f"accuracy{whose}": Measurement.rate(right, sum(each.n for each in levels))}
+def _rate(good: Tensor) -> Measurement:
+    return Measurement.rate(int(good.sum()), len(good))

@@ -13,7 +13,7 @@ from recombine.measure.subject import inapplicable
 from recombine.scene import Concepts, Scenes, concept_rows
 from recombine.split import Split
 from recombine.worlds.files.folder import labelled
-from recombine.worlds.shapes2d import FewShapes2D, Shapes2D
+from recombine.worlds.shapes2d import Shapes2D
 from recombine.worlds.shapes3d import Shapes3D
 
 FRESH = 10_037
@@ -53,7 +53,8 @@ def fresh(
                 f"(so many samples for the model, and as many for its view)"
             )
         return mine.image_of(number)
-    only = replace(world.endless if isinstance(world, FewShapes2D) else world, among=(which,))
+    endless = replace(world, images=None) if isinstance(world, Shapes2D) else world
+    only = replace(endless, among=(which,))
     return only.image(only.scenes(number, FRESH))
 
 
@@ -64,7 +65,7 @@ def means(world: SingleObjectWorld, which: Concepts, samples: int, device: torch
         rows = concept_rows(world.factors, (which,)).to(device)
         return labelled(rows.expand(samples, -1))
     if isinstance(world, Shapes2D):
-        world = replace(world, size_jitter=0.0, colour_jitter=0.0, place_jitter=0.0)
+        world = world.means
     return replace(world, among=(which,)).scenes(torch.arange(samples, device=device), MEANS)
 
 

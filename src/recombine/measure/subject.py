@@ -64,6 +64,9 @@ class Subject(Protocol):
     def images(self, condition: Tensor, generator: torch.Generator, /) -> Tensor:
         """Sample one image per row of the condition; values may lie outside [0, 1]."""
 
+    def drawn(self, condition: Tensor, generator: torch.Generator, /) -> Tensor:
+        """Sample the same as the model sees it: before `training.view.back`."""
+
     def reader(self, name: str, /) -> Any:
         """Return a shipped reader, such as "detector" or "probe", on the device of the subject."""
 

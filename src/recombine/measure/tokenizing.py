@@ -1,19 +1,22 @@
 """What a tokenizer keeps of images, and whether it uses all that it has for it."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recombine.measure.renders import fresh, single_object_world
+from recombine.measure.renders import SingleObjectWorld, fresh, single_object_world
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
+from recombine.scene import concept_rows
+from recombine.spelling import LATER
 from recombine.split import Split
 from recombine.worlds.shapes2d import BINARY
 
+LEAST = "read_least"
 BEST = 100.0
 """The decibels of an image that is reconstructed without any error."""
 FEWEST = 0.1
@@ -27,11 +30,13 @@ class Tokenizing:
     """Reconstruct so many fresh renders of every composition, level by level.
 
     A tokenizer learns from seen compositions; what it makes of the others bounds every model that
-    samples in its latents.
+    samples in its latents. With `read`, the reader by rendering reads so many reconstructions of
+    every composition: `read` is how many are right and valid, `read_least` those of the worst one.
     """
 
     split: Split = BINARY
     samples: int = 64
+    read: int = field(default=0, metadata={LATER: True})
 
     name: ClassVar[str] = "tokenizing"
 
@@ -62,11 +67,33 @@ class Tokenizing:
                     used |= latent_spread(coded.vectors)
                 measured |= {**found, **used}
                 alarms += [alarm] if alarm else []
+        if self.read:
+            measured |= self._readings(subject, world)
         return Findings(measured, images=images, alarms=tuple(alarms))
+
+    def _readings(self, subject: Subject, world: SingleObjectWorld) -> dict[str, Measurement]:
+        """Return how often reconstructions are read as what they are, and of which the least."""
+        view, reader = subject.training.view, subject.reader("fit")
+        tokenizer: Any = subject.denoiser
+        rates: dict[str, list[int]] = {}
+        for level in self.split.levels:
+            for which in self.split.at(level):
+                image = fresh(world, which, self.read, subject.device)
+                again = tokenizer(view(image)).image
+                read = reader(view.back(again).float().clamp(0, 1))
+                true = concept_rows(self.split.factors, (which,)).to(read.rows.device)
+                right = int((read.rows == true).all(dim=1).sum())
+                rates.setdefault(f"read@level{level}", []).append(right)
+        every = [each for mine in rates.values() for each in mine]
+        found = {
+            name: Measurement.rate(sum(mine), self.read * len(mine)) for name, mine in rates.items()
+        }
+        least = Measurement.rate(min(every), self.read)
+        return {**found, "read": Measurement.rate(sum(every), self.read * len(every)), LEAST: least}
 
     def tiny(self) -> "Tokenizing":
         """Return the same measurement with few samples."""
-        return replace(self, samples=2)
+        return replace(self, samples=2, read=min(self.read, 1))
 
 
 def reconstruction(

@@ -244,12 +244,13 @@ class Transformer(nn.Module):
     of Peebles & Xie 2023; without one it is a plain pre-norm block.
     """
 
-    def __init__(self, width: int, heads: int, context: int = 0, expansion: int = 4) -> None:
+    def __init__(self, width: int, heads: int, context: int = 0, inner: int | None = None) -> None:
         super().__init__()
+        inner = inner or 4 * width
         self.attention = Attention(width, heads)
         self.cross_attention = CrossAttention(width, heads, context) if context else None
-        self.inner = nn.Linear(width, expansion * width)
-        self.outer = nn.Linear(expansion * width, width)
+        self.inner = nn.Linear(width, inner)
+        self.outer = nn.Linear(inner, width)
 
     def forward(
         self,

@@ -1,6 +1,6 @@
 """The diffusion transformer: patches as tokens, modulated by adaLN-zero (Peebles & Xie 2023)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -27,11 +27,16 @@ from recombine.models.entry import (
     check_counts,
     check_image,
 )
+from recombine.spelling import LATER
 
 
 @dataclass(frozen=True)
 class DiT:
-    """A transformer on the patches of square images, or on the cells of latents (patch 1)."""
+    """A transformer on the patches of square images, or on the cells of latents (patch 1).
+
+    A `Vector` joins the noise level in adaLN; with `FactorRows` the noise level alone is there, and
+    each factor is a prefix token. The MLP of a layer has `inner` neurons, or four widths of them.
+    """
 
     channels: int
     size: int
@@ -40,6 +45,7 @@ class DiT:
     width: int = 192
     layers: int = 8
     heads: int = 6
+    inner: int | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         check_counts(self)
@@ -76,7 +82,8 @@ class DiTModule(nn.Module):
         self.register_buffer("where", where, persistent=False)
         self.where: Tensor
         self.blocks = nn.ModuleList(
-            Transformer(of.width, of.heads, of.width if tokens else 0) for _ in range(of.layers)
+            Transformer(of.width, of.heads, of.width if tokens else 0, of.inner)
+            for _ in range(of.layers)
         )
         # All layers' shifts, scales and gates in one product: small networks wait for launches.
         self.shares = [6 * of.width] * of.layers + [2 * of.width]

@@ -4,7 +4,7 @@ Which model it is, MaskGIT, GIVT or MAR, its head decides (heads.py).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -34,6 +34,7 @@ from recombine.models.heads import (
     inlet,
     outlet,
 )
+from recombine.spelling import LATER
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Masked:
     A condition has a row for each factor: `features` numbers that hold its value, then 1 if it is
     given; a row that ends in 0 is null. With `adaln` there are no prefix tokens: as in a DiT, the
     condition shifts, scales and gates every layer, and the rows of factors add up on the way in.
+    The MLP of a layer has `inner` neurons, or four widths of them.
     """
 
     side: int = 7
@@ -53,6 +55,7 @@ class Masked:
     layers: int = 8
     heads: int = 4
     adaln: bool = False
+    inner: int | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         check_counts(self, "adaln")
@@ -109,7 +112,9 @@ class MaskedModule(nn.Module):
         where = positions(of.side, of.width).flatten(1).T
         self.register_buffer("where", where, persistent=False)
         self.where: Tensor
-        self.blocks = nn.ModuleList(Transformer(of.width, of.heads) for _ in range(of.layers))
+        self.blocks = nn.ModuleList(
+            Transformer(of.width, of.heads, inner=of.inner) for _ in range(of.layers)
+        )
         self.outlet = outlet(of.head, of.width)
         self.head: nn.Module | None = None
         if isinstance(of.head, DiffusionHead):

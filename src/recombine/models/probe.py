@@ -5,18 +5,16 @@ stands beside it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from recombine.models.entry import check_counts, check_image
-from recombine.reader import NONE_OF_THESE
 from recombine.scene import Factor
-from recombine.spelling import LATER
 from recombine.worlds.shapes2d import Shapes2D
 
 
@@ -24,14 +22,14 @@ from recombine.worlds.shapes2d import Shapes2D
 class Probe:
     """A network with a logit for every concept of every factor, side by side.
 
-    One that `rejects` has a last logit: that this is an image of the world at all.
+    One that `rejects` has a last logit, for "nothing valid".
     """
 
     size: int = 28
     factors: tuple[Factor, ...] = Shapes2D().factors
     width: int = 48
     linear: bool = False
-    rejects: bool = field(default=False, metadata={LATER: True})
+    rejects: bool = False
 
     def __post_init__(self) -> None:
         check_counts(self, "linear", "rejects")
@@ -77,10 +75,32 @@ class ProbeModule(nn.Module):
 
 
 @dataclass(frozen=True)
-class ProbeReader:
-    """Images in [0, 1] -> the number of the concept of each factor.
+class ProbeReading:
+    """The likeliest concepts, and the log of the odds that nothing valid is shown."""
 
-    One that rejects reads -1 in an image whose validity lies below the threshold.
+    concepts: Int[Tensor, "batch factor"]
+    doubt: Float[Tensor, " batch"]
+
+    @property
+    def valid(self) -> Bool[Tensor, " batch"]:
+        """Whether a composition is likelier than nothing valid."""
+        return self.within(1.0)
+
+    @property
+    def rows(self) -> Int[Tensor, "batch factor"]:
+        """The concepts of valid images, and -1 for those of others."""
+        return torch.where(self.valid[:, None], self.concepts, -1)
+
+    def within(self, factor: float) -> Bool[Tensor, " batch"]:
+        """Return whether the odds that nothing valid is shown are at most this factor."""
+        return self.doubt.exp() <= factor
+
+
+@dataclass(frozen=True)
+class ProbeReader:
+    """Reads images in [0, 1]; one that does not reject takes every image for valid.
+
+    The log of the odds that an image is valid has to reach the threshold.
     """
 
     network: Any
@@ -92,26 +112,9 @@ class ProbeReader:
         """What is read."""
         return self.of.factors
 
-    def __call__(
-        self, images: Float[Tensor, "batch 3 height width"]
-    ) -> Int[Tensor, "batch factor"]:
-        logits = self._logits(images)
-        named = self._likeliest(logits)
-        if not self.of.rejects:
-            return named
-        return torch.where(logits[:, -1:] < self.threshold, NONE_OF_THESE, named)
-
-    def named(self, images: Float[Tensor, "batch 3 height width"]) -> Int[Tensor, "batch factor"]:
-        """Return the likeliest concepts, also of an image that would be rejected."""
-        return self._likeliest(self._logits(images))
-
-    def validity(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, " batch"]:
-        """Return the log odds that each is an image of the world at all."""
-        return self._logits(images)[:, -1]
-
-    def _logits(self, images: Tensor) -> Tensor:
-        return self.network(images.clamp(0, 1)).float()
-
-    def _likeliest(self, logits: Tensor) -> Tensor:
+    def __call__(self, images: Float[Tensor, "batch 3 height width"]) -> ProbeReading:
+        logits = self.network(images.clamp(0, 1)).float()
         parts = logits[:, : sum(self.of.counts)].split(self.of.counts, dim=1)
-        return torch.stack([each.argmax(dim=1) for each in parts], dim=1)
+        rows = torch.stack([each.argmax(dim=1) for each in parts], dim=1)
+        doubt = logits[:, -1] if self.of.rejects else torch.full_like(logits[:, -1], -torch.inf)
+        return ProbeReading(rows, doubt + self.threshold)

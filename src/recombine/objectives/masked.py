@@ -6,7 +6,7 @@ in the same way and use more of its predictions.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, reduce
 from math import log, pi
 from statistics import NormalDist
@@ -21,6 +21,7 @@ from recombine.denoiser import Objective, unit_noise
 from recombine.models.heads import Codebook, GaussianMixture
 from recombine.models.masked import Predicted, TokenModel
 from recombine.objectives.diffusion import Diffusion
+from recombine.spelling import LATER
 
 Portion: TypeAlias = Callable[[Tensor], Tensor]
 """A uniform draw for each image -> how many of its tokens are hidden, as a share."""
@@ -49,16 +50,52 @@ class MostHidden:
         return 1 + self.spread * torch.special.ndtri(low + draw * (0.5 - low))
 
 
+@dataclass(frozen=True)
+class BlockMasks:
+    """Tokens are hidden in blocks, of one shape an image, that tile it from its first corner.
+
+    The height of a block is uniform on 1 to `largest`; the width is the height times a ratio,
+    uniform between the two of `aspect`, and rounded.
+    """
+
+    largest: int = 3
+    aspect: tuple[float, float] = (0.75, 1.5)
+
+    def __post_init__(self) -> None:
+        if self.largest < 1:
+            raise ValueError(f"the largest block is at least 1 token high; got {self.largest}")
+        if not 0 < self.aspect[0] <= self.aspect[1] < float("inf"):
+            raise ValueError(f"aspect holds a positive ratio and one not below; got {self.aspect}")
+
+    def __call__(
+        self, number: Float[Tensor, "batch side side"], generator: torch.Generator
+    ) -> Float[Tensor, "batch side side"]:
+        """Give all tokens of a block the same one of these numbers."""
+        draw = torch.rand((len(number), 2, 1), generator=generator, device=generator.device)
+        height = 1 + (draw[:, 0] * self.largest).floor().clamp(max=self.largest - 1)
+        low, high = self.aspect
+        width = (height * (low + (high - low) * draw[:, 1])).round().clamp(min=1)
+        place = torch.arange(number.shape[-1], device=number.device)
+        row, column = ((place / each).floor().long() for each in (height, width))
+        image = torch.arange(len(number), device=number.device)[:, None, None]
+        return number[image, row[:, :, None], column[:, None]]
+
+
 def hide(
-    tokens: Shaped[Tensor, " batch *token"], generator: torch.Generator, portion: Portion = arccos
+    tokens: Shaped[Tensor, " batch *token"],
+    generator: torch.Generator,
+    portion: Portion = arccos,
+    blocks: BlockMasks | None = None,
 ) -> Bool[Tensor, "batch side side"]:
-    """Hide a share of an image's tokens, each independently; at least one.
+    """Hide a share of an image's tokens, each or each block independently; at least one.
 
     Each token draws a number: those below the image's share are hidden, and the smallest always.
     """
     batch, side, device = len(tokens), tokens.shape[-1], generator.device
     draw = torch.rand((batch, 1, 1), generator=generator, device=device)
     number = torch.rand((batch, side, side), generator=generator, device=device)
+    if blocks is not None:
+        number = blocks(number, generator)
     least = number.amin((1, 2), keepdim=True)
     return (number <= torch.maximum(portion(draw), least)).to(tokens.device)
 
@@ -79,9 +116,13 @@ def over_hidden(
 
 @dataclass(frozen=True)
 class MaskedObjective(Objective):
-    """A loss over hidden tokens, in two parts: what to hide, and what each prediction costs."""
+    """A loss over hidden tokens, in two parts: what to hide, and what each prediction costs.
+
+    `portion` is how many tokens are hidden; with `blocks` not each by itself.
+    """
 
     portion: Portion = arccos
+    blocks: BlockMasks | None = field(default=None, kw_only=True, metadata={LATER: True})
 
     def __call__(
         self,
@@ -99,7 +140,7 @@ class MaskedObjective(Objective):
         self, seen: Shaped[Tensor, " batch *token"], generator: torch.Generator
     ) -> Corruption:
         """Draw which tokens are hidden, and the noise of tokens if there is any."""
-        hidden = hide(seen, generator, self.portion)
+        hidden = hide(seen, generator, self.portion, self.blocks)
         return Corruption(hidden, self._noisy(seen, generator))
 
     def _noisy(

@@ -20,14 +20,24 @@ Shares: TypeAlias = Float[Tensor, "batch object height width"]
 Points: TypeAlias = Float[Tensor, "batch object 2"]
 Sizes: TypeAlias = Float[Tensor, "batch object"]
 
-CIRCLE, TRIANGLE, SQUARE = (SHAPES.index(name) for name in ("circle", "triangle", "square"))
+FLAT = ("circle", "triangle", "square", "cross")
+"""The shapes that can be drawn here."""
+CIRCLE, TRIANGLE, SQUARE, CROSS = map(SHAPES.index, FLAT)
+ARM = 1 / 3
+"""Half the width of a cross's arms, in its size."""
 
-# Corners for size 1, clockwise on the screen. The triangle stands on its base and fills the same
-# square as the disc and the square do; the middle of its base makes it a polygon of four, too.
+# Corners for size 1, clockwise on the screen. Each shape fills the same square as the disc does;
+# the triangle stands on its base, whose middle makes it a polygon of four, too.
 _CORNERS = {
     TRIANGLE: ((0.0, -1.0), (1.0, 1.0), (0.0, 1.0), (-1.0, 1.0)),
     SQUARE: ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)),
+    CROSS: (
+        *((-ARM, -1.0), (ARM, -1.0), (ARM, -ARM), (1.0, -ARM), (1.0, ARM), (ARM, ARM)),
+        *((ARM, 1.0), (-ARM, 1.0), (-ARM, ARM), (-1.0, ARM), (-1.0, -ARM), (-ARM, -ARM)),
+    ),
 }
+AREA = {CIRCLE: pi, TRIANGLE: 2.0, SQUARE: 4.0, CROSS: 4 * ARM * (2 - ARM)}
+"""The area of each shape of size 1."""
 
 
 def flat_scenes(
@@ -77,13 +87,22 @@ def centres_inside(
     column = torch.arange(side).to(radius) + 0.5
     row = column[:, None]
     inside = scenes.present.new_zeros(*radius.shape, side, side)
-    if kinds & _CORNERS.keys():
+    if kinds & {TRIANGLE, SQUARE}:
         # Corners run clockwise: a point inside lies to the right of every edge.
-        corners = _corners(scenes, centre, radius)
+        corners = _corners(scenes, centre, radius)[:, :, :4]
         x, y = corners[..., None, None].unbind(3)
         to_x, to_y = corners.roll(-1, dims=2)[..., None, None].unbind(3)
         turn = (to_x - x) * (row - y) - (to_y - y) * (column - x)
         inside = (turn > 0).all(dim=2)
+    if CROSS in kinds:
+        (x, y), r = centre[..., None, None].unbind(2), radius[..., None, None]
+        angle = torch.where(scenes.present, scenes.rotation, 0).deg2rad()[..., None, None]
+        right = (column - x) * angle.cos() + (row - y) * angle.sin()
+        down = (row - y) * angle.cos() - (column - x) * angle.sin()
+        far = torch.maximum(right.abs(), down.abs())
+        near = torch.minimum(right.abs(), down.abs())
+        arms = (far < r) & (near < ARM * r)
+        inside = torch.where((scenes.shape == CROSS)[..., None, None], arms, inside)
     if CIRCLE in kinds:
         (x, y), r = centre[..., None, None].unbind(2), radius[..., None, None]
         near = (column - x) * (column - x) + (row - y) * (row - y) < r * r
@@ -126,7 +145,7 @@ def _kinds(scenes: Scenes) -> set[int]:
     kinds = set(scenes.shape[scenes.present].unique().tolist())
     for kind in kinds - {CIRCLE, *_CORNERS}:
         name = SHAPES[kind] if 0 <= kind < len(SHAPES) else f"shape number {kind}"
-        raise ValueError(f"flat shapes are circle, triangle and square; got {name}")
+        raise ValueError(f"flat shapes are {', '.join(FLAT)}; got {name}")
     wrong = scenes.size[scenes.present & ~(scenes.size > 0)]
     if len(wrong):
         raise ValueError(f"an object has a size above 0; got {wrong[0].item():g}")
@@ -140,10 +159,17 @@ def _in_pixels(scenes: Scenes, side: int, extent: float) -> tuple[Points, Sizes]
     return (position / extent + 1) * (side / 2), radius / extent * (side / 2)
 
 
-def _corners(scenes: Scenes, centre: Points, radius: Sizes) -> Float[Tensor, "batch object 4 2"]:
-    """Return the corners of every object as if it were a polygon."""
-    triangle, square = (radius.new_tensor(_CORNERS[kind]) for kind in (TRIANGLE, SQUARE))
-    plain = torch.where((scenes.shape == TRIANGLE)[..., None, None], triangle, square)
+def _corners(
+    scenes: Scenes, centre: Points, radius: Sizes
+) -> Float[Tensor, "batch object corner 2"]:
+    """Return the corners of every object as if it were a polygon; the last one is repeated."""
+    kinds = [kind for kind in _CORNERS if kind != CROSS or CROSS in _kinds(scenes)]
+    most = max(len(_CORNERS[kind]) for kind in kinds)
+    rows = {kind: [*corners, *[corners[-1]] * most][:most] for kind, corners in _CORNERS.items()}
+    plain = radius.new_tensor(rows[SQUARE]).expand(*radius.shape, most, 2)
+    for kind in kinds:
+        mine = (scenes.shape == kind)[..., None, None]
+        plain = torch.where(mine, radius.new_tensor(rows[kind]), plain)
     angle = torch.where(scenes.present, scenes.rotation, 0).deg2rad()[..., None]
     (x, y), cos, sin = plain.unbind(-1), angle.cos(), angle.sin()
     turned = torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1)

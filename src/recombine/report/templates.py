@@ -1,5 +1,6 @@
 """The tables of README and docs by name; a page says <!-- table: NAME -->."""
 
+from recombine.report.effects import Contrast, Effects
 from recombine.report.queries import ByCell, Choice, Correlations, Numbers, Papers, Query, Suffixes
 
 READ = ("exact_count", "precision", "recall")
@@ -21,6 +22,34 @@ CHOICES = {
     "only runs made after the question was put again": Choice(AGAIN, ONCE),
     "all milestones of every run": Choice(without=ONCE, milestones=True),
 }
+
+# The contrasts of decision 031, declared before the first run.
+COVERAGE_AXES = ("model", "auxiliary", "coverage", "world", "position", "volume", "size")
+SIZES = ("small", "middle")
+OF_MODELS = tuple(
+    Contrast("model", high, "maskgit", {"size": (size,), "auxiliary": ("none",)})
+    for size in SIZES
+    for high in ("dit", "maskgit_squared")
+)
+FACTORIAL_AXES = ("corruption", "loss", "conditioning", "auxiliary", "decoding")
+MASKS = {"corruption": ("masks",), "decoding": ("usual",)}
+PLAIN = {"decoding": ("usual",), "auxiliary": ("none",)}
+_LOSS = ("loss", "squared", "cross_entropy")
+OF_FACTORS = (
+    Contrast(*_LOSS, MASKS),
+    Contrast(*_LOSS, {**PLAIN, "corruption": ("noise",)}),
+    Contrast("loss", "squared", "cross_entropy_of_vectors", MASKS),
+    Contrast("corruption", "noise", "masks", {**PLAIN, "loss": ("squared", "cross_entropy")}),
+    Contrast("conditioning", "adaln", "tokens", {"decoding": ("usual",)}),
+    Contrast("auxiliary", "jepa", "none", {"decoding": ("usual",)}),
+    Contrast(*_LOSS, MASKS, by=("conditioning", "tokens", "adaln")),
+    Contrast(*_LOSS, PLAIN, by=("corruption", "masks", "noise")),
+    Contrast(*_LOSS, MASKS, by=("auxiliary", "none", "jepa")),
+    *(
+        Contrast(*_LOSS, {"corruption": ("masks",), "decoding": (way,), "auxiliary": ("none",)})
+        for way in ("greedy", "cooler", "expected", "steps18", "steps49")
+    ),
+)
 
 
 def by_level(name: str) -> tuple[str, ...]:
@@ -77,11 +106,38 @@ TEMPLATES: dict[str, Query] = {
         ("tokenizers",),
         ("psnr@level0", "psnr@level1", "psnr@level2", "codes_used", "latent_spread"),
     ),
-    "objectives": ByCell(
-        ("objectives",),
-        tuple(f"accuracy@level{level}" for level in range(3)),
-        each=tuple(f"accuracy@level{level}" for level in range(3)),
+    "coverage": ByCell(
+        ("coverage",),
+        (
+            *("accuracy@test", "accuracy@seen", "valid@test", "all_right@test"),
+            *("accuracy_strict@test", "accuracy_lenient@test", "accuracy_view@test"),
+        ),
+        axes=("coverage", "size"),
     ),
+    "coverage_levels": ByCell(
+        ("coverage",),
+        (
+            *("accuracy@level1", "accuracy@level2"),
+            *("shape_right@test", "size_right@test", "colour_right@test"),
+            *("place_spread@test", "size_spread@test", "colour_spread@test"),
+        ),
+    ),
+    **{
+        f"coverage_effects{limits}": Effects(
+            ("coverage",), f"accuracy{limits}@test", COVERAGE_AXES, OF_MODELS
+        )
+        for limits in ("", "_strict", "_lenient")
+    },
+    **{
+        f"factorial_effects{limits}": Effects(
+            ("factorial",),
+            f"accuracy{limits}@test",
+            FACTORIAL_AXES,
+            OF_FACTORS,
+            trained=("accuracy@seen", 0.95),
+        )
+        for limits in ("", "_strict", "_lenient")
+    },
     "papers": Papers(),
     "fidelity": Numbers(("fidelity:renderer",)),
     **{f"speed_{name}": Numbers((f"bench:{name}",)) for name in BENCHES},

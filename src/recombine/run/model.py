@@ -53,8 +53,8 @@ class Model:
         return self.denoiser if self.plain is None else self.plain
 
     def reader(self, name: str) -> Any:
-        """Return a shipped reader of images: the detector or the probe."""
-        return zoo.reader(name, self.device)
+        """Return a reader of images: the shipped detector or probe, or a fit of this world."""
+        return zoo.reader(name, self.device, self.training.world)
 
     def images(
         self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator

@@ -118,6 +118,7 @@ def planned(
     """
     cell = of.cells[key].tiny() if tiny else of.cells[key]
     seed = (cell.seeds[0] if isinstance(cell, Cell) else 0) if seed is None else seed
+    cell = cell.of_seed(seed) if isinstance(cell, Cell) else cell
     changed = overridden(cell, overrides or {})
     study = of.file.name if of.file else name
     parts = (changed, of.levels[key], seed, of.folder(key), tiny, overrides or {}, of.file)

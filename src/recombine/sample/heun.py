@@ -16,7 +16,7 @@ from torch import Tensor
 
 from recombine.denoiser import Denoiser, check_answer, noise
 from recombine.draw import bits
-from recombine.sample.guidance import Guidance
+from recombine.sample.guidance import Guidance, SummedScores
 
 _STREAM = 0x5A3B1E
 """Keeps the noise of samples apart from the draws that place objects."""
@@ -75,14 +75,14 @@ class SeededGenerator:
 class Sampler:
     """How to descend by Heun's method (Karras et al. 2022); levels are even in sigma^(1/bend).
 
-    With `guidance` the condition is stronger than in training.
+    With `guidance` the condition is stronger than in training, or its factors act one at a time.
     """
 
     steps: int = 32
     highest: float = 80.0
     lowest: float = 0.002
     bend: float = 7.0
-    guidance: Guidance | None = None
+    guidance: Guidance | SummedScores | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:

@@ -1,7 +1,7 @@
 """From hidden tokens to an image, some at a time: the most confident ones of a model come first."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import cos, floor, isfinite, pi
 from typing import Any
 
@@ -9,8 +9,10 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from recombine.models.heads import GaussianMixture
+from recombine.models.blocks import closeness
+from recombine.models.heads import Codebook, GaussianMixture
 from recombine.models.masked import TokenModel
+from recombine.objectives.masked import vectors
 from recombine.sample.heun import (
     HEUN,
     Progress,
@@ -20,6 +22,7 @@ from recombine.sample.heun import (
     trajectory,
     unwatched,
 )
+from recombine.spelling import LATER
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,15 @@ class Unmask:
     """How tokens are revealed (Chang et al. 2022): along a cosine, the surest codes first.
 
     `noise` is how much chance decides which are surest, at the start: it falls linearly to
-    nothing. `temperature` divides the logits. Latents have no confidence: they are revealed in
-    random order, as in MAR, and a diffusion head draws them by `descent`.
+    nothing. Latents have no confidence: they are revealed in random order, as in MAR, and a
+    diffusion head draws them by `descent`. With `even` as many are revealed at every step, so that
+    as many steps as tokens reveal one each.
+
+    Logits are divided by `temperature` before a code is drawn, at 0 it is the likeliest; a code is
+    as sure as it is likely at 1. Of a mixture, component and Gaussian are each drawn from a power
+    of their law; the noise that a diffusion head starts from is the root of the temperature wide:
+    both are the power of a law that is normal. With `expected` nothing is drawn: a latent is the
+    mean of its law, a code the one of `book` that is nearest to the mean of the codes' vectors.
 
     Keeping the surest draws and drawing the others anew favours likely codes: only with one step,
     or with so much noise that the order is random, do codes follow the predicted law itself.
@@ -38,14 +48,21 @@ class Unmask:
     noise: float = 1.0
     temperature: float = 1.0
     descent: Sampler = HEUN
+    even: bool = field(default=False, metadata={LATER: True})
+    expected: bool = field(default=False, metadata={LATER: True})
+    book: Codebook | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"a sampler takes at least 1 step; got {self.steps}")
         if not (isfinite(self.noise) and self.noise >= 0):
             raise ValueError(f"noise is finite and not negative; got {self.noise}")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature is a positive number; got {self.temperature}")
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature is finite and not negative; got {self.temperature}")
+        if self.expected and self.temperature != 1:
+            raise ValueError(
+                f"an expected vector is that of a temperature of 1; got {self.temperature}"
+            )
         if self.descent.guidance is not None:
             raise ValueError(f"tokens descend without guidance; got {self.descent}")
 
@@ -67,6 +84,8 @@ class Unmask:
 
     def left(self, step: int, tokens: int) -> int:
         """Return how many of so many tokens are hidden after a step; step 0 is the start."""
+        if self.even:
+            return tokens * (self.steps - step) // self.steps
         return floor(tokens * cos(pi / 2 * step / self.steps))
 
 
@@ -154,10 +173,26 @@ def _codes(
     places, codes = logits.shape[1:]
     noise = seeded_noise(seeds, (places, codes + 1), step=step, dtype=torch.float64)
     chance = gumbel(noise)
-    likely = (logits.double() / sampler.temperature).log_softmax(-1)
-    drawn = (likely + chance[..., :-1]).argmax(-1)
+    likely = logits.double().log_softmax(-1)
+    if sampler.expected:
+        drawn = _nearest(likely.exp(), sampler.book)
+    else:
+        # The same as logits divided by the temperature, which may be 0.
+        drawn = (likely + sampler.temperature * chance[..., :-1]).argmax(-1)
     sure = likely.gather(-1, drawn[..., None])[..., 0]
     return drawn, sure + sampler.noise * (1 - step / sampler.steps) * chance[..., -1]
+
+
+def _nearest(
+    law: Float[Tensor, "batch token code"], book: Codebook | None
+) -> Int[Tensor, "batch token"]:
+    """Return the code that is nearest to the mean vector of a law over codes."""
+    if book is None:
+        raise ValueError("expected vectors of codes need their book, such as Unmask(book=view)")
+    places = vectors(book, law.device).to(law)
+    if len(places) != law.shape[-1]:
+        raise ValueError(f"a book of {len(places)} codes does not fit {law.shape[-1]} logits")
+    return closeness(law @ places, places).argmax(-1)
 
 
 def _latents(
@@ -167,19 +202,22 @@ def _latents(
     now: Tensor,
     sampler: Unmask,
 ) -> Float[Tensor, "batch chosen latent"]:
-    """Draw a value for each of the tokens to reveal."""
-    if sampler.temperature != 1:
-        raise ValueError(f"latents are drawn at a temperature of 1; got {sampler.temperature}")
+    """Draw a value for each of the tokens to reveal, or return what is expected of it."""
     if isinstance(output, GaussianMixture):
-        return from_mixture(
-            GaussianMixture(*(at(part.flatten(1, 2), now) for part in output)), draws
-        )
+        mixed = GaussianMixture(*(at(part.flatten(1, 2), now) for part in output))
+        if sampler.expected:
+            return (mixed.log_weights.exp()[..., None] * mixed.means).sum(-2)
+        return from_mixture(mixed, draws, sampler.temperature)
     head = getattr(predictor, "head", None)
     if head is None:
         raise ValueError("latents come from a mixture or a diffusion head; the model has neither")
     # Tokens descend by themselves, as a batch.
     vector = at(output.flatten(1, 2), now).flatten(0, 1)
-    value = draws.flatten(0, 1).to(vector)
+    value = draws.flatten(0, 1).to(vector) * sampler.temperature**0.5
+    if sampler.expected:
+        # With so much noise a denoiser has only its vector to go by.
+        highest = value.new_full((len(value),), sampler.descent.highest)
+        return head(value * sampler.descent.highest, highest, vector).view(draws.shape)
     for moment in trajectory(head, value, vector, sampler.descent):
         value = moment.x
     return value.view(draws.shape)
@@ -199,14 +237,14 @@ def gumbel(normal: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
 
 
 def from_mixture(
-    mixed: GaussianMixture, draws: Float[Tensor, "batch chosen draw"]
+    mixed: GaussianMixture, draws: Float[Tensor, "batch chosen draw"], temperature: float = 1.0
 ) -> Float[Tensor, "batch chosen latent"]:
     """Draw a value from each mixture, by given unit noise: of the value, then of the component."""
     latent = mixed.means.shape[-1]
     normal, chance = draws[..., :latent], gumbel(draws[..., latent:])
-    component = (mixed.log_weights.double() + chance).argmax(-1)[..., None, None]
+    component = (mixed.log_weights.double() + temperature * chance).argmax(-1)[..., None, None]
     component = component.expand(*normal.shape[:2], 1, latent)
     mean, log_scale = (
         part.gather(2, component)[:, :, 0] for part in (mixed.means, mixed.log_scales)
     )
-    return mean + log_scale.exp() * normal.to(mean)
+    return mean + temperature**0.5 * log_scale.exp() * normal.to(mean)

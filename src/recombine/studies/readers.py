@@ -10,6 +10,7 @@ ones included, so that it can name what it sees.
 
 from dataclasses import replace
 
+from recombine import zoo
 from recombine.condition import Conditioner, all_objects
 from recombine.measure.detection import DetectorError
 from recombine.measure.reader_error import ReaderError
@@ -22,7 +23,7 @@ from recombine.train import cosine
 from recombine.training import Budget, Training
 from recombine.views import Unchanged
 from recombine.worlds.clevr import Clevr
-from recombine.worlds.shapes2d import BINARY, Shapes2D
+from recombine.worlds.shapes2d import Shapes2D
 from recombine.worlds.shapes3d import SHAPES3D_240, Shapes3D
 
 DETECTOR = Cell(
@@ -40,13 +41,13 @@ DETECTOR = Cell(
 PROBE = Cell(
     Training(
         world=Shapes2D(),
-        network=Probe(),
-        budget=Budget(1_500, 128, 1e-3, warm_up=50, decay=cosine, ema=0.99),
+        network=zoo.SHAPES2D_PROBE,
+        budget=Budget(2_000, 128, 2e-3, warm_up=50, decay=cosine, ema=0.99),
         conditioner=Conditioner(all_objects, concepts),
-        objective=Classification(),
+        objective=Classification(noise=0.07, blur=1.5, world=Shapes2D()),
         view=Unchanged(),
     ),
-    measures=(ReaderError(BINARY),),
+    measures=(ReaderError(),),
     seeds=(0,),
 )
 ROOMS = replace(
@@ -57,7 +58,7 @@ ROOMS = replace(
         network=Probe(64, Shapes3D.factors),
         objective=Classification(tuple(len(factor.concepts) for factor in Shapes3D.factors)),
     ),
-    measures=(ReaderError(SHAPES3D_240, samples=16),),
+    measures=(ReaderError(samples=16),),
 )
 AXES = {
     "instrument": Axis(

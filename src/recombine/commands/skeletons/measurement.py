@@ -59,9 +59,9 @@ def contrast(images: torch.Tensor) -> Measurement:
 # A study, so that it can be run.
 TRAINING = Training(
     world=Shapes2D(),
-    network=DiT(3, 28, patch=4, entry=Vector(9), width=64, layers=4, heads=4),
+    network=DiT(3, 28, patch=4, entry=Vector(21), width=64, layers=4, heads=4),
     budget=Budget(steps=1_000, batch=64, warm_up=100),
-    conditioner=Conditioner(all_objects, Labels((2, 2, 2))),
+    conditioner=Conditioner(all_objects, Labels((4, 4, 6))),
 )
 STUDY = study(
     "How far from grey are the images of a model?",
