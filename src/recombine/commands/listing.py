@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from recombine import own
 from recombine.commands import index
 from recombine.commands.console import print_json, show_table
 from recombine.commands.grammar import Json
@@ -17,7 +18,9 @@ RESULTS = "results.csv"
 
 @dataclass(frozen=True)
 class ListOptions:
-    """Show worlds, studies and shipped weights, or one of these; of one study, its axes and cells.
+    """Show worlds, studies and shipped weights, or one of these; of a study its axes and cells.
+
+    A study is one of ours or a file of yours.
 
     Example: recombine list length
     """
@@ -34,17 +37,34 @@ class ListOptions:
 def run(options: ListOptions) -> None:
     """Print everything there is, or one study."""
     known = index.read()
-    if options.what is not None and options.what not in known:
-        names = list(known["studies"])
-        if options.what not in names:
-            meant = nearest(options.what, [*known, *names])
-            listed = ", ".join([*known, *names])
-            raise ValueError(f"{options.what!r} is not one of {listed}{meant}")
-        return show_study(options.what, known["studies"][options.what], options)
-    shown = [*known] if options.what is None else [options.what]
-    if options.json:
-        return print_json("list", {}, **{name: known[name] for name in shown})
-    return show(known, shown)
+    if options.what is None or options.what in known:
+        shown = [*known] if options.what is None else [options.what]
+        if options.json:
+            return print_json("list", {}, **{name: known[name] for name in shown})
+        return show(known, shown)
+    name, key = own.parted(options.what)
+    study = own_study(name) if own.is_own(name) else known["studies"].get(name)
+    if study is None:
+        names = [*known, *known["studies"]]
+        meant = nearest(name, names)
+        raise ValueError(f"{name!r} is not one of {', '.join(names)}{meant}")
+    return show_study(name, one_cell(name, study, key) if key else study, options)
+
+
+def own_study(path: str) -> dict[str, Any]:
+    """Return what is listed of the study that a file declares."""
+    from recombine import studies  # here, as it imports torch
+
+    return index.listed_study(studies.load(path))
+
+
+def one_cell(name: str, study: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the study with one of its cells, or say which there are."""
+    cells = study["cells"]
+    if key not in cells:
+        known = f"{', '.join(cells)}{nearest(key, list(cells))}"
+        raise ValueError(f"cell {key!r} of {name} is not one of {known}")
+    return {**study, "cells": {key: cells[key]}}
 
 
 def show(known: Mapping[str, Any], shown: Sequence[str]) -> None:
@@ -71,7 +91,8 @@ def show(known: Mapping[str, Any], shown: Sequence[str]) -> None:
 def show_study(name: str, study: Mapping[str, Any], options: ListOptions) -> None:
     """Print the axes of a study with what each level says, and its cells, run or not."""
     axes, cells = study["axes"], study["cells"]
-    done = {key: seeds_run(options.out, name, key) for key in cells}
+    folder = own.folder_of(name)
+    done = {key: seeds_run(options.out, folder, key) for key in cells}
     if options.json:
         print_json("list", {}, study=name, **study, seeds_run=done)
         return

@@ -150,7 +150,10 @@ def chosen_model(
     sampler: str | None = None,
 ) -> Model:
     """Load the model of a checkpoint, to sample in so many steps (default: the sampler's)."""
-    model = runner.loaded(runner.plan_of(path), path, runner.machine(device), watch)
+    plan = runner.plan_of(path)
+    if plan.remark:
+        say(plan.remark)
+    model = runner.loaded(plan, path, runner.machine(device), watch)
     if sampler == "quick" or (sampler is None and device.type == "cpu"):
         model = model.quick
     return model if steps is None else model.of_steps(steps)

@@ -9,6 +9,7 @@ from typing import Annotated
 import pandas as pd
 import tyro
 
+from recombine import own
 from recombine.commands.console import print_json, say, show_table
 from recombine.commands.grammar import UNSET, Names
 from recombine.report.queries import ByCell, Shown, finals, samples, value
@@ -29,7 +30,7 @@ class RecordsOptions:
     study: Annotated[
         str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY", help_behavior_hint="")
     ] = None
-    """A study, such as length (default: all)."""
+    """A study, such as length, or the file of yours that declares one (default: all)."""
     cell: Annotated[Names, UNSET] = ()
     """Cells, such as grid_all,grid_one*."""
     measurement: Annotated[Names, UNSET] = ()
@@ -52,10 +53,11 @@ class RecordsOptions:
 
 def run(options: RecordsOptions) -> None:
     """Print the rows that are wanted, or a table of them."""
-    table = records(options.study, options.where)
+    study = options.study and own.folder_of(options.study)
+    table = records(study, options.where)
     table = matching(matching(table, "cell", options.cell), "measurement", options.measurement)
     if options.keep is not None:
-        kept(options.where, options.study, options.keep)
+        kept(options.where, study, options.keep)
     if options.csv:
         print(table.to_csv(index=False), end="")
     elif options.json:

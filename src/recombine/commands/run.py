@@ -1,5 +1,6 @@
 """`recombine run`: train or go on training, measure, and keep the results."""
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -16,6 +17,7 @@ from recombine.commands.console import print_json, say
 from recombine.commands.grammar import UNSET, Device, Json, Names
 from recombine.commands.parse import overridden
 from recombine.figures import draw
+from recombine.report.files import naming
 from recombine.report.table import duration, quoted
 from recombine.run import Kept, Plan, estimate, needs
 from recombine.study import Cell
@@ -29,8 +31,9 @@ A_DAY = 86_400
 class RunOptions:
     """Train, measure and keep the results in runs/STUDY/CELL/seedK.
 
-    The same command again goes on where it stopped. STUDY alone is all its cells. Further options
-    change fields of the training's budget (--steps 500, --learning-rate 3e-4, ...), or of what is
+    The same command again goes on where it stopped. STUDY alone is all its cells; a study of yours
+    is named by its file (my_study.py; recombine new study writes one). Further options change
+    fields of the training's budget (--steps 500, --learning-rate 3e-4, ...), or of what is
     computed (recombine run swing_by:base --means 1,3); recombine list STUDY names the cells.
 
     Example: recombine run toy --seeds 0-2 --tiny
@@ -153,8 +156,20 @@ def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
         for plan in seeded(study, key, seeds, options.tiny, words)
     ]
     needs.check(plans)
+    for plan in plans:
+        if isinstance(plan.declared, Cell):
+            warn_of_change(plan, options.out)
     runner.Settings(options.out, options.save_every, log=options.log)  # refuses what is wrong
     return plans
+
+
+def warn_of_change(plan: Plan, out: Path) -> None:
+    """Say when the file of a user's study is not as it was when the run began."""
+    described = plan.folder(out) / "training.json"
+    if plan.file is not None and described.exists():
+        with naming(described):
+            if remark := plan.remarked(json.loads(described.read_text())).remark:
+                say(remark)
 
 
 def seeded(
@@ -189,7 +204,7 @@ def watching(plan: Plan, bar: Progress) -> runner.Watch:
 
 def announce(plan: Plan, kept: Kept, out: Path) -> None:
     """Say what came out and where the results are."""
-    study = studies.load(plan.study)
+    study = studies.load(plan.source)
     # Tiny runs measure too little for some numbers.
     shown = [name for name in study.headline if name in kept.measurements]
     answers = "; ".join(f"{name} {quoted(kept.measurements[name])}" for name in shown)
@@ -216,6 +231,6 @@ def figures(done: Sequence[tuple[Plan, Kept]], out: Path) -> list[str]:
 def described(plan: Plan, kept: Kept) -> dict[str, Any]:
     """Return what JSON has of a run."""
     values = {name: asdict(each) for name, each in kept.measurements.items()}
-    note = studies.load(plan.study).note
+    note = studies.load(plan.source).note
     said = {"subject": plan.name, "seed": plan.seed, "measurements": values}
     return {**said, "note": note} if note else said

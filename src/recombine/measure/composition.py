@@ -94,6 +94,7 @@ class Composition:
         """Sample, read and compare; true renders are read the same way."""
         training, which = subject.training, self.sampled
         world = single_object_world(self.name, training, self.split)
+        reader = self._reader(subject)
         condition = conditions(self, subject, which, self.samples)
         condition = training.conditioner.for_sampling(condition, generator)
         arrays: dict[str, Tensor] = {}
@@ -108,7 +109,6 @@ class Composition:
             for first in (0, self.samples)
         )
         through = training.view.back(training.view(others))
-        reader = subject.reader(self.reader)
         read = reader(drawn.float().clamp(0, 1))
         found = self._rates(read, "") | self._factors(read) | self._chance(read)
         ceiling = reader(true)
@@ -125,6 +125,15 @@ class Composition:
         return joined(
             [Findings(found, images=sheets, arrays=arrays), targets_spread(self, subject)]
         )
+
+    def _reader(self, subject: Subject) -> FactorReader:
+        """Return the reader; that it reads the factors of the split is seen before any sampling."""
+        reader: FactorReader = subject.reader(self.reader)
+        theirs = getattr(reader, "factors", self.split.factors)
+        if theirs != self.split.factors:
+            names = "; ".join(f"{each.name}: {', '.join(each.concepts)}" for each in theirs)
+            raise ValueError(f"reader {self.reader} reads other factors than the split: {names}")
+        return reader
 
     def _rates(self, read: Reading, whose: str) -> dict[str, Measurement]:
         """Return how often each group is right and valid, also to other limits of validity."""

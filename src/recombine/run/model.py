@@ -11,7 +11,7 @@ from huggingface_hub import ModelHubMixin, snapshot_download
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from recombine import studies, zoo
+from recombine import own, studies, zoo
 from recombine.checkpoint import Checkpoint, unpack_average
 from recombine.condition import EncodesPlaces
 from recombine.denoiser import Denoiser
@@ -224,21 +224,24 @@ def plan_of(path: Path) -> Plan:
         return pretrained.described(path.parent)[0]
     facts = Checkpoint.load(path).facts
     try:
-        ((study, key),) = studies.chosen(f"{facts['study']}:{facts['cell']}")
+        file = facts.get("file")
+        name = own.found(file["path"], path) if file else facts["study"]
+        ((study, key),) = studies.chosen(f"{name}:{facts['cell']}")
     except KeyError as error:
         raise ValueError(f"{path} does not say which cell of which study it is from") from error
     declared = studies.load(study)
-    return planned(study, declared, key, facts["seed"], facts["tiny"], facts["overrides"])
+    plan = planned(study, declared, key, facts["seed"], facts["tiny"], facts["overrides"])
+    return plan.remarked(facts)
 
 
 def chosen_checkpoint(subject: str, seed: int = 0, out: Path = Path("runs")) -> Path:
-    """Return the file that is meant by zoo:NAME, STUDY:CELL, the folder of a run, or a file."""
+    """Return the file that is meant by zoo:NAME, STUDY:CELL, a run's folder, or a checkpoint."""
     if subject.startswith(zoo.PREFIX):
         return zoo.path(subject.removeprefix(zoo.PREFIX))
-    place = Path(subject)
-    if place.is_file():
+    place, declared = Path(subject), own.is_own(own.parted(subject)[0])
+    if place.is_file() and not declared:
         return place
-    if not place.exists() and (len(place.parts) > 1 or place.suffix):
+    if not place.exists() and not declared and (len(place.parts) > 1 or place.suffix):
         raise ValueError(
             f"{place} is not there; expected zoo:NAME, STUDY:CELL, a run's folder or a file"
         )

@@ -58,7 +58,7 @@ class Record:
 
 def recorded(plan: Plan, facts: Mapping[str, Any], path: Path) -> Record:
     """Return what is known of the model of a checkpoint."""
-    study = studies.load(plan.study)
+    study = studies.load(plan.source)
     measured = {name: Measurement(*each) for name, each in facts.get("measured", {}).items()}
     if not measured and facts.get("step") == plan.trained.training.budget.steps:
         done = kept(plan, path.parent)

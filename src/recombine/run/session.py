@@ -128,7 +128,8 @@ class Session:
             described = self.folder / "training.json"
             if described.exists():
                 self.plan.check(_facts(described), described)
-            write_text(described, json.dumps(self.plan.facts, indent=2) + "\n")
+            else:
+                write_text(described, json.dumps(self.plan.facts, indent=2) + "\n")
             tidy(self.folder)
         self.accelerator.wait_for_everyone()
         if found := checkpoints(self.folder):

@@ -88,10 +88,16 @@ def ship(
 def reader(name: str, device: torch.device, world: object = None) -> Any:
     """Return a reader of images on a device; weights are read from disk once.
 
-    The reader by rendering, "fit", needs no weights but the world of the images.
+    The reader by rendering, "fit", needs no weights but the world of the images. A probe
+    of yours is named by its path.
     """
     if name not in READERS:
-        raise ValueError(f"reader {name!r} is not one of {', '.join(READERS)}")
+        if Path(name).suffix or Path(name).exists():
+            from recombine.zoo.probes import own_probe  # here, as few need it
+
+            return own_probe(Path(name), device)
+        known = ", ".join(READERS)
+        raise ValueError(f"reader {name!r} is not one of {known}, and no path of a probe of yours")
     if name == "fit":
         if not isinstance(world, Shapes2D):
             raise ValueError(f"reader 'fit' reads Shapes2D; got {getattr(world, 'name', world)}")
