@@ -184,8 +184,8 @@ class Composition:
     def _right(
         self, concepts: Int[Tensor, "batch factor"]
     ) -> Bool[Tensor, "composition sample factor"]:
-        asked = concept_rows(self.split.factors, self.sampled).to(concepts.device)
-        return concepts.view(len(asked), -1, concepts.shape[-1]) == asked[:, None]
+        requested = concept_rows(self.split.factors, self.sampled).to(concepts.device)
+        return concepts.view(len(requested), -1, concepts.shape[-1]) == requested[:, None]
 
     def _members(self) -> dict[str, list[int]]:
         """Return where in `sampled` the compositions of each group stand."""
