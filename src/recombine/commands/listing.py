@@ -11,7 +11,7 @@ from recombine import own
 from recombine.commands import index
 from recombine.commands.console import print_json, show_table
 from recombine.commands.grammar import Json
-from recombine.report.words import nearest
+from recombine.report.words import listed, nearest
 
 RESULTS = "results.csv"
 
@@ -62,7 +62,7 @@ def one_cell(name: str, study: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return the study with one of its cells, or say which there are."""
     cells = study["cells"]
     if key not in cells:
-        known = f"{', '.join(cells)}{nearest(key, list(cells))}"
+        known = f"{listed(cells)}{nearest(key, list(cells))}"
         raise ValueError(f"cell {key!r} of {name} is not one of {known}")
     return {**study, "cells": {key: cells[key]}}
 

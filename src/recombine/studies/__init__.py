@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 
 from recombine import own
-from recombine.report.words import nearest
+from recombine.report.words import listed, nearest
 from recombine.study import Study
 
 
@@ -52,6 +52,6 @@ def chosen(text: str) -> list[tuple[str, str]]:
     if key and key not in of.cells:
         known = list(of.cells)
         raise ValueError(
-            f"cell {key!r} of {name} is not one of {', '.join(known)}{nearest(key, known)}"
+            f"cell {key!r} of {name} is not one of {listed(known)}{nearest(key, known)}"
         )
     return [(name, each) for each in ([key] if key else of.cells)]
