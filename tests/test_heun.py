@@ -138,16 +138,18 @@ def test_what_is_kept_is_not_drawn_again():
     denoiser, told = Pixelwise(), torch.linspace(-1, 1, 12)
 
     def keep(of: Sequence[Tensor], work: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        key = tuple(of[1].tolist())
+        key = tuple(number for each in of for number in each.tolist())
         kept[key] = kept[key] if key in kept else work()
         return kept[key]
 
     draw = replace(Sampler(2).generator(denoiser, (1, 2, 2), batch=5), keep=keep)
     first = draw.seeded(told, SEEDS)
     calls = denoiser.calls
-    assert [len(key) for key in kept] == [5, 5, 2]
+    assert [len(key) for key in kept] == [10, 10, 4]
     assert torch.equal(draw.seeded(told, SEEDS), first)
     assert denoiser.calls == calls
+    for other in ((told, SEEDS + 1), (told + 1, SEEDS)):
+        assert torch.equal(draw.seeded(*other), replace(draw, keep=anew).seeded(*other))
     assert torch.equal(replace(draw, keep=anew).seeded(told, SEEDS), first)
 
 

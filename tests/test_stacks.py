@@ -151,6 +151,9 @@ def test_a_run_that_diverges_leaves_its_stack_as_it_was(alone: Path, tmp_path: P
     for each in (PLANS[0], PLANS[2]):
         same(tmp_path, alone, each)
     assert not checkpoints(lost.folder(tmp_path))
+    # Its losses are written once: it is not looked at again.
+    written = [line["step"] for line in lines(tmp_path, lost)]
+    assert written == list(range(1, len(written) + 1))
     assert len(list(tmp_path.rglob("results.csv"))) == 2
 
 
