@@ -121,7 +121,8 @@ def _detector(path: Path, device: torch.device) -> DetectorReader:
 @torch.inference_mode(False)
 def probe(device: torch.device) -> ProbeReader:
     """Return the shipped reader of Shapes2D."""
-    return ProbeReader(filled(SHAPES2D_PROBE.build(), path("probe")).to(device), SHAPES2D_PROBE)
+    network = filled(SHAPES2D_PROBE.build(), path("probe")).to(device)
+    return ProbeReader(network, SHAPES2D_PROBE, float(measured("probe", "threshold").value))
 
 
 def filled(network: Filled, path: Path) -> Filled:
