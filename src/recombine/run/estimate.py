@@ -29,7 +29,7 @@ def seconds(plans: Sequence[Plan], out: Path) -> float:
         # Seeds and lengths of one training take the same time a step.
         if steps and plan.name not in of_a_step:
             of_a_step[plan.name] = step_seconds(plan.trained.training)
-    return sum(steps * of_a_step[plan.name] for plan, steps in left if steps)
+    return float(sum(steps * of_a_step[plan.name] for plan, steps in left if steps))
 
 
 def steps_left(plan: Plan, folder: Path) -> int:

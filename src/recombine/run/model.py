@@ -65,8 +65,9 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
         Its answers were compared for models of Clevr that draw pixels; others stay as they are.
         """
         sampler = self.cell.sampler
-        compared = isinstance(self.training.world, Clevr) and isinstance(sampler, Sampler)
-        if self.device.type != "cpu" or not compared:
+        if self.device.type != "cpu" or not isinstance(self.training.world, Clevr):
+            return self
+        if not isinstance(sampler, Sampler):
             return self
         cell = replace(self.cell, sampler=quick(sampler))
         return replace(self, cell=cell, denoiser=shortened(self.denoiser), plain=self.precise)
