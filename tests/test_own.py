@@ -179,7 +179,7 @@ def test_list_records_and_report_know_it(trained: Path, capsys: pytest.CaptureFi
         assert "7" in capsys.readouterr().out
     table = records("my_toy", "runs")
     assert list(table[table["measurement"] == "seven"]["target"]) == ["denoising"]
-    assert main(["report", "--root", ".", "--results", "runs", "--page", "mine.html"]) == 0
+    assert main(["report", "runs", "--root", ".", "--page", "mine.html"]) == 0
     assert CELL in Path("mine.html").read_text()
 
 
