@@ -18,6 +18,8 @@ _CHAPTERS = {
     "data": ("Batch", "Stream"),
     "measure.locality": ("locality",),
     "results.query": ("records",),
+    "pipelines.wrap": ("wrap",),
+    "scoring.accuracy": ("CompositionAccuracy", "score"),
     "run.model": ("Model", "load"),
 }
 __all__ = [name for names in _CHAPTERS.values() for name in names]

@@ -14,6 +14,7 @@ COMMANDS = {
     "list": "worlds, studies and shipped weights",
     "render": "images of a world, and the scenes they show",
     "detect": "the objects in CLEVR-like images, in words",
+    "score": "images made elsewhere: do they show what was requested?",
     "run": "train or resume, measure, and write the results",
     "measure": "measure a trained model",
     "sample": "images by a model, with objects at the places you choose",

@@ -191,7 +191,7 @@ def announce(
         print_json(result)
         return
     for name, each in zip(names, objects, strict=True):
-        print(table(name, each))
+        print(table(name, True, each))
     for name, value in measured.items():
         print(f"{name} {quoted(value)}")
     requested = "1 place" if len(places) == 1 else f"{len(places)} places"
