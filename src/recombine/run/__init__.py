@@ -10,6 +10,7 @@ kept      the results of a run                    compute   a question answered 
 devices   GPUs, processes, streams
 """
 
+from recombine.called import also_a_function
 from recombine.run.compute import compute
 from recombine.run.devices import machine
 from recombine.run.kept import Kept
@@ -36,3 +37,4 @@ __all__ = [
     "planned",
     "together",
 ]
+also_a_function(__name__)

@@ -1,7 +1,7 @@
 """A trained model: weights, the training they come from, and how it is sampled and measured."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ from recombine.measurement import Measurement
 from recombine.report.files import naming
 from recombine.report.words import nearest
 from recombine.run.devices import channels_last, machine
+from recombine.run.kept import kept
 from recombine.run.plan import Plan, planned
 from recombine.run.state import checkpoints
-from recombine.sample.heun import Progress, unwatched
+from recombine.run.wanted import at_places, of_factors
+from recombine.sample.heun import Progress, Sampler, unwatched
 from recombine.study import Cell
 from recombine.training import Training
 
@@ -34,6 +36,7 @@ class Model:
     """A trained model, ready to be sampled and measured.
 
     On a GPU the denoiser works in bf16; `plain` is the same one in the precision of its weights.
+    `record` holds what was measured after training, by name.
     """
 
     cell: Cell
@@ -42,6 +45,7 @@ class Model:
     seed: int = 0
     watch: Progress = unwatched
     plain: Denoiser | None = None
+    record: Mapping[str, Measurement] = field(default_factory=dict)
 
     @property
     def training(self) -> Training:
@@ -80,20 +84,48 @@ class Model:
         return draw(condition.to(self.device), generator)
 
     def sample(
-        self, at: Sequence[tuple[float, float]], count: int = 1, seed: int = 0
+        self,
+        at: Sequence[tuple[float, float]] | None = None,
+        count: int = 1,
+        seed: int = 0,
+        **concepts: str,
     ) -> Float[Tensor, "count 3 height width"]:
-        """Draw images with an object at each of these places: x right and y down, from 0 to 1."""
-        encode = self.training.conditioner.encode
-        if not isinstance(encode, EncodesPlaces):
-            raise ValueError("this model is not conditioned on places; there is no `at` for it")
-        place = torch.tensor([*at], dtype=torch.float32).reshape(1, -1, 2)
-        if not ((place >= 0) & (place <= 1)).all():
-            raise ValueError(f"x and y of a place are from 0 to 1; got {list(at)}")
-        # The far border still belongs to the image.
-        place = place.clamp(max=1 - 2**-24)
-        condition = encode.at(place, torch.ones(1, place.shape[1], dtype=torch.bool))
-        condition = condition.expand(count, *condition.shape[1:])
+        """Draw images with objects at these places, or of these concepts: shape="triangle".
+
+        A place is x right and y down, from 0 to 1.
+        """
+        if at is not None and concepts:
+            raise ValueError(f"sample takes places or concepts, not both; got {at} and {concepts}")
+        by_places = at is not None or (
+            not concepts and isinstance(self.training.conditioner.encode, EncodesPlaces)
+        )
+        wanted = (
+            at_places(self.training, at or ()) if by_places else of_factors(self.training, concepts)
+        )
+        condition = wanted.expand(count, *wanted.shape[1:])
         return self.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1).cpu()
+
+    def denoise(
+        self,
+        x: Float[Tensor, " batch *seen"],
+        sigma: Float[Tensor, " batch"] | float,
+        condition: Shaped[Tensor, " batch *condition"],
+    ) -> Float[Tensor, " batch *seen"]:
+        """Return the clean images behind x, as the model sees images (`training.view`)."""
+        if not isinstance(self.cell.sampler, Sampler):
+            kind = type(self.training.network).__name__
+            raise ValueError(f"only a denoiser denoises; this model is a {kind}, of hidden tokens")
+        levels = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).expand(len(x))
+        return self.precise(x, levels, condition)
+
+    def __repr__(self) -> str:
+        training = self.training
+        parts = (training.network, training.conditioner.encode, training.objective)
+        network, encode, objective = (type(each).__name__ for each in parts)
+        return (
+            f"Model({network} of {training.world!r}, conditioned by {encode}, {objective}, "
+            f"{training.budget.steps:,} steps, seed {self.seed}, {self.device})"
+        )
 
     def measure(self, what: str, **settings: Any) -> Mapping[str, Measurement]:
         """Return every number of a measurement by name; settings are fields of it."""
@@ -122,7 +154,12 @@ def stream(seed: int, purpose: int, device: torch.device) -> torch.Generator:
 
 def configured(cell: Cell, what: str, settings: Mapping[str, Any]) -> Measure:
     """Return the measurement of this name as the cell declares it, or as it is by default."""
-    own = {measure.name: measure for measure in cell.measures}
+    return chosen_measure(cell.measures, what, settings)
+
+
+def chosen_measure(declared: Sequence[Measure], what: str, settings: Mapping[str, Any]) -> Measure:
+    """Return the measurement of this name, with these settings."""
+    own = {measure.name: measure for measure in declared}
     if what not in own and what not in MEASURES:
         known = ", ".join(dict.fromkeys([*own, *MEASURES]))
         raise ValueError(
@@ -149,7 +186,16 @@ def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Progress = u
     channels_last(denoiser)
     plain = denoiser.forward
     denoiser = accelerator.prepare_model(denoiser.eval(), evaluation_mode=True)
-    return Model(cell, denoiser, accelerator.device, plan.seed, watch, plain)
+    record = recorded(plan, path, checkpoint.facts)
+    return Model(cell, denoiser, accelerator.device, plan.seed, watch, plain, record)
+
+
+def recorded(plan: Plan, path: Path, facts: Mapping[str, Any]) -> Mapping[str, Measurement]:
+    """Return what was measured of the weights of a checkpoint, if that is known."""
+    if "measured" in facts:
+        return {name: Measurement(*each) for name, each in facts["measured"].items()}
+    done = kept(plan, path.parent)
+    return done.measurements if done and path in checkpoints(path.parent)[:1] else {}
 
 
 def plan_of(path: Path) -> Plan:
