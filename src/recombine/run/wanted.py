@@ -28,7 +28,8 @@ def at_places(training: Training, at: Sequence[tuple[float, float]]) -> Tensor:
 def of_factors(training: Training, wanted: Mapping[str, str]) -> Tensor:
     """Return the condition that requests these concepts.
 
-    Factors that are not named are null where the model has learned null rows; otherwise all must be.
+    Factors that are not named are null where the model has learned null rows; otherwise all are
+    needed.
     """
     conditioner, factors = training.conditioner, training.world.factors
     if isinstance(conditioner.encode, EncodesPlaces):

@@ -125,17 +125,21 @@ class CompositionAccuracy(Accumulated):
         whole = ((number >= 0) | (requests == ABSENT).all(dim=-1)).all(dim=1)
         every = compositions(self.world.factors)
         if self.split is not None:
-            away = {each: level for level in self.split.levels for each in self.split.at(level)}
+            split, here = self.split, number.clamp(min=0)
+            # As in composition: levels beyond 0 are those of test compositions.
+            away = {
+                each: level
+                for level in split.levels
+                for each in split.at(level)
+                if level == 0 or each in split.test
+            }
             level = torch.tensor([away.get(each, -1) for each in every])
-            of_object = torch.where(number >= 0, level[number.clamp(min=0)], 0)
-            whole &= (of_object >= 0).all(dim=1)
-            levels = of_object.amax(dim=1)
-            groups |= {f"@level{each}": whole & (levels == each) for each in self.split.levels}
-            groups["@seen"] = groups["@level0"]
-            for name, part in (("dev", self.split.dev), ("test", self.split.test)):
-                among = torch.tensor([each in part for each in every])
-                held = (number >= 0) & among[number.clamp(min=0)]
-                groups[f"@{name}"] = whole & held.any(dim=1)
+            of_object = torch.where(number >= 0, level[here], 0)
+            levels = torch.where((of_object >= 0).all(dim=1), of_object.amax(dim=1), -1)
+            groups |= {f"@level{each}": whole & (levels == each) for each in split.levels}
+            groups["@seen"], groups["@test"] = groups["@level0"], whole & (levels > 0)
+            dev = torch.tensor([each in split.dev for each in every])
+            groups["@dev"] = whole & ((number >= 0) & dev[here]).any(dim=1)
         if requests.shape[1] == 1 and not whose:
             there = number[:, 0].unique().tolist()
             for each in (each for each in there if each >= 0):

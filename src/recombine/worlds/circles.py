@@ -15,6 +15,7 @@ from torch import Tensor
 from recombine.draw import bits, uniform, whole
 from recombine.render.raster import CIRCLE, blurred, centres_inside, coverage, flat_scenes, painted
 from recombine.scene import Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.spelling import brief
 from recombine.split import Split
 
 BLUR = 1.0
@@ -46,6 +47,7 @@ class Circles:
         Factor("colour", ("red", "blue")),
         Factor("size", ("big", "small")),
     )
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.size < 2:

@@ -15,6 +15,7 @@ from torch import Tensor
 from recombine.draw import uniform, whole
 from recombine.render.raster import AREA, FLAT, coverage, flat_scenes, painted
 from recombine.scene import SHAPES, Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.spelling import brief
 from recombine.split import one_change
 
 EXTENT = 5.0
@@ -63,6 +64,7 @@ class Shapes2D:
     images: int | None = None
 
     name: ClassVar[str] = "shapes2d"
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.size < 1:

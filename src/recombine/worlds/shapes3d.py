@@ -18,6 +18,7 @@ from recombine.render.engine import picture
 from recombine.render.solids import solids
 from recombine.render.stage import LAMP_POSITIONS, LOOK, Stage
 from recombine.scene import SHAPES, Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.spelling import brief
 from recombine.split import Split, at_most_one
 
 HUES = (
@@ -47,6 +48,7 @@ class Shapes3D:
         Factor("shape", SOLIDS),
         Factor("scale", SCALES),
     )
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.size < 1:
