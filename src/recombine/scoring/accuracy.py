@@ -89,13 +89,16 @@ class CompositionAccuracy(Accumulated):
     def _rendered(self, requests: Int[Tensor, "image object factor"]) -> dict[str, Tensor]:
         """Return what is read in true renders of all requests."""
         true = CompositionAccuracy(self.world, self.split)
+        made, shown, group = [], [], []
         for request, count in zip(*requests.unique(dim=0, return_counts=True), strict=True):
-            images, shown = renders(self.world, request, min(int(count), RENDERED))
-            padded = torch.full((len(shown), *requests.shape[1:]), ABSENT)
-            padded[:, : shown.shape[1]] = shown
-            true._judge(padded, read(true.world, images))
-            # Groups are those of the request.
-            true.requests[-1] = request.expand_as(padded)
+            images, objects = renders(self.world, request, min(int(count), RENDERED))
+            absent = requests.shape[1] - objects.shape[1]
+            made.append(images)
+            shown.append(torch.nn.functional.pad(objects, (0, 0, 0, absent), value=ABSENT))
+            group.append(request.expand(len(images), *request.shape))
+        true._judge(torch.cat(shown), read(true.world, torch.cat(made)))
+        # Groups are those of the request.
+        true.requests = [torch.cat(group)]
         return {name: _joined(getattr(true, name)) for name in self.named}
 
     def _numbers(self, states: Mapping[str, Tensor], whose: str) -> dict[str, Measurement]:
