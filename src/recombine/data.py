@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from recombine import spelling
 from recombine.draw import shuffled
 from recombine.scene import Concepts, Factor, Scenes, World
 
@@ -142,7 +143,7 @@ class Stream:
     def _identity(self) -> dict[str, str | int]:
         pictures = f" of {len(self.source)} images" if isinstance(self.source, Files) else ""
         return {
-            "source": f"{self.source!r}{pictures}",
+            "source": f"{spelling.whole(self.source)}{pictures}",
             "seed": self.seed,
             "scenes_per_step": self.batch * self.processes,
         }

@@ -56,12 +56,18 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if not is_number(self.value) or self.n < 1:
-            raise ValueError(f"a measurement is a finite number of n >= 1; got {self}")
+            raise ValueError(
+                f"a measurement is a finite number of n >= 1; got {self.value} of {self.n}"
+            )
         low, high = self.low, self.high
         if low is None and high is None:
             return
         if not (is_number(low) and is_number(high) and low <= high):
             raise ValueError(f"an interval has two finite ends, low <= high; got {low}, {high}")
+
+    def __repr__(self) -> str:
+        ends = "" if self.low is None else f" [{self.low:.3g}, {self.high:.3g}]"
+        return f"Measurement({self.value:.3g}{ends}, n = {self.n:,})"
 
     @property
     def printed(self) -> dict[str, Number | None]:

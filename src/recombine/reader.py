@@ -15,13 +15,15 @@ class Found:
     """The objects detected in a batch of images; the numbers of an absent one mean nothing.
 
     A place is the projected centre in the image, x right and y down, from 0 to 1. `concepts` are
-    numbers in the order of the world's factors, `confidence` lies in [0, 1].
+    numbers in the order of the world's factors, `confidence` lies in [0, 1]. Where an image is not
+    `known`, it is not of the reader's world and the objects are guesses; None: nothing is said.
     """
 
     place: Float[Tensor, "batch object 2"]
     concepts: Int[Tensor, "batch object factor"]
     confidence: Float[Tensor, "batch object"]
     present: Bool[Tensor, "batch object"]
+    known: Bool[Tensor, " batch"] | None = None
 
     @property
     def count(self) -> Int[Tensor, " batch"]:

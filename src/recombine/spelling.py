@@ -36,3 +36,23 @@ def spelled(value: Any) -> str:
     if " at 0x" in text:
         raise ValueError(f"a training is made of values that can be spelled; got {text}")
     return text
+
+
+def whole(value: Any) -> str:
+    """Return every field of a declared value: a repr may be shorter."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    shown = (f"{each.name}={getattr(value, each.name)!r}" for each in fields(value) if each.repr)
+    return f"{type(value).__qualname__}({', '.join(shown)})"
+
+
+def brief(value: Any) -> str:
+    """Return a declared value on one line: its size and what is not as usual."""
+    parts = []
+    for each in fields(value):
+        given = getattr(value, each.name)
+        if not each.repr or (given == each.default and each.name != "size"):
+            continue
+        long = isinstance(given, tuple) and len(given) > 2
+        parts.append(f"{each.name}={f'{len(given)} of them' if long else repr(given)}")
+    return f"{type(value).__name__}({', '.join(parts)})"

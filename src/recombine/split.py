@@ -55,6 +55,10 @@ class Split:
             raise ValueError(f"split {self.name} shows nothing: its seen compositions are empty")
         concept_rows(self.factors, (*self.seen, *self.left_out, *self.dev))
 
+    def __repr__(self) -> str:
+        seen, held, every = len(self.seen), len(self.held_out), len(compositions(self.factors))
+        return f"Split({self.name!r}: {seen} of {every} compositions seen, {held} held out)"
+
     @cached_property
     def levels(self) -> tuple[int, ...]:
         """The levels that exist, 0 first."""
@@ -196,6 +200,10 @@ class Coverage:
                 f"coverage is from {star} (a base and its single changes) to {most} (all but "
                 f"{self.test} test and {self.dev} dev compositions); got {self.seen}"
             )
+
+    def __repr__(self) -> str:
+        every, held = len(compositions(self.factors)), f"{self.test} test and {self.dev} dev"
+        return f"Coverage({self.seen} of {every} compositions seen, {held}, order {self.order})"
 
     @property
     def split(self) -> Split:

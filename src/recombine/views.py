@@ -215,12 +215,15 @@ def codebook(name: str, of: Autoencoder) -> Float[Tensor, "code latent"]:
         return tokenizer(name, of, torch.device("cpu")).codebook.detach()
 
 
-def check(view: View) -> None:
-    """Refuse a view whose tokenizer is not shipped or loses compositions, before any training."""
+def check(view: View, fixed: bool = False) -> None:
+    """Refuse a view whose tokenizer is not shipped or loses compositions, before any training.
+
+    With `fixed` it is for images whose shapes stand in the middle.
+    """
     if not isinstance(view, Latents | Codes):
         return
     known = zoo.load(view.name).facts["measured"]
-    if (least := known.get("read_least", (1.0,))[0]) < CEILING:
+    if (least := known.get("read_least" + "_fixed" * fixed, (1.0,))[0]) < CEILING:
         raise ValueError(
             f"{view.name} keeps only {least:.3f} of the images of one composition; a tokenizer "
             f"keeps at least {CEILING} of each"

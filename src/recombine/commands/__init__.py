@@ -14,6 +14,7 @@ COMMANDS = {
     "list": "worlds, studies and shipped weights",
     "render": "images of a world, and the scenes they show",
     "detect": "the objects in CLEVR-like images, in words",
+    "score": "images made elsewhere: do they show what was requested?",
     "new": "a file to start from: a world, a study or a measurement of yours",
     "run": "train or resume, measure, and write the results",
     "probe": "train a reader of your own images' factors",

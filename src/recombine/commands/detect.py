@@ -20,6 +20,7 @@ from recombine.commands.grammar import UNSET, Device, Json
 from recombine.reader import Found, Reader
 from recombine.report.files import new_folder, refuse_occupied
 from recombine.report.picture import png
+from recombine.scoring.reading import NOTHING
 from recombine.worlds.clevr import Clevr
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff")
@@ -32,7 +33,8 @@ _COLUMNS = ("x", "y", "shape", "colour", "size", "material", "confidence")
 class DetectOptions:
     """Find the objects in CLEVR-like images of any size: place, shape, colour, size, material.
 
-    Places are centres from 0 to 1, x right and y down; the most certain object comes first.
+    Places are centres from 0 to 1, x right and y down; the most certain object comes first. Of an
+    image that is not like CLEVR's it says "nothing I know" (in JSON, "known" is false).
 
     Example: recombine detect pictures/clevr_000000.png --json
     """
@@ -66,15 +68,17 @@ def run(options: DetectOptions) -> None:
     with folder as partial, image_progress("reading") as watch:
         for number, path in enumerate(paths, 1):
             picture = opened(path)
-            objects = described(reader(pixels(picture).to(device)))[0]
+            found = reader(pixels(picture).to(device))
+            known = found.known is None or bool(found.known)
+            objects = described(found)[0] if known else []
             if partial is not None:
                 (partial / f"{path.stem}.png").write_bytes(png(marked(picture, objects)))
-            read.append({"image": str(path), "objects": objects})
+            read.append({"image": str(path), "known": known, "objects": objects})
             watch(number, len(paths))
     if options.json:
         print_json(f"{zoo.PREFIX}detector", {}, images=read)
     else:
-        print("\n\n".join(table(each["image"], each["objects"]) for each in read))
+        print("\n\n".join(table(*each.values()) for each in read))
     if options.out is not None:
         say(f"the marked images are in {options.out}")
 
@@ -147,8 +151,10 @@ def _object(place: list[float], concepts: list[int], confidence: float) -> dict[
     return {name: known[name] for name in _COLUMNS}
 
 
-def table(name: str, objects: Sequence[dict[str, Any]]) -> str:
-    """Return the objects of an image as lines of text."""
+def table(name: str, known: bool, objects: Sequence[dict[str, Any]]) -> str:
+    """Return the objects of an image as lines of text; of an image of another world, that it is."""
+    if not known:
+        return f"{name}: {NOTHING}"
     count = f"{len(objects)} object{'' if len(objects) == 1 else 's'}"
     rows = [
         [f"{v:.3f}" if isinstance(v, float) else str(v) for v in one.values()] for one in objects

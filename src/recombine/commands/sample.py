@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from recombine import zoo
-from recombine.commands import choice
+from recombine.commands import choice, sheets
 from recombine.commands.console import image_progress, print_json, say, tell_time
 from recombine.commands.detect import described, table
 from recombine.commands.grammar import UNSET, Device, Json, SamplerName
@@ -35,19 +35,26 @@ MOST, LARGEST = 1024, 16
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """Condition a model on the places of objects and draw; then count what it drew.
+    """Condition a model on the places of objects, or on concepts, and draw; say what it drew.
 
     A place is X,Y: from 0 to 1, x right and y down. On a CPU an image takes less than a second.
+    Several models draw side by side, from the same noise, into a folder.
 
     Example: recombine sample zoo:grid_all --at 0.3,0.4 0.7,0.6 --count 4 --mark --out four.png
     """
 
-    subject: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ZOO_OR_RUN")]
+    subjects: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="ZOO_OR_RUN")]
     """zoo:NAME (see recombine list), STUDY:CELL, the folder of a run, or a checkpoint."""
     at: Annotated[tuple[str, ...], tyro.conf.arg(metavar="X,Y", help_behavior_hint="")] = ()
     """Where the objects are (default: the condition is of no object)."""
+    concepts: Annotated[
+        str | None, tyro.conf.arg(name="as", metavar="CONCEPT,CONCEPT", help_behavior_hint="")
+    ] = None
+    """Which concepts: triangle,small,blue, for models that are conditioned on factors."""
     out: Path = Path("sample.png")
-    """The picture to write; several images become a sheet. A file of this name is replaced."""
+    """The picture to write (several images: a sheet), or a folder for a PNG of each and a sheet."""
+    force: bool = False
+    """Replace files that are there."""
     count: int = 1
     """How many images."""
     seed: int = 0
@@ -55,6 +62,8 @@ class SampleOptions:
     steps: Annotated[int | None, UNSET] = None
     """Steps of the sampler (default: those of --sampler)."""
     sampler: SamplerName = None
+    guidance: Annotated[float | None, UNSET] = None
+    """Strengthen the condition by this weight; the model must have seen empty conditions."""
     scale: int = 4
     """How many times as large to write every pixel: 1 leaves the image as the model drew it."""
     mark: bool = False
@@ -64,13 +73,27 @@ class SampleOptions:
     device: Device = None
     json: Json = False
 
+    @property
+    def subject(self) -> str:
+        """The only model, or the first."""
+        return self.subjects[0]
+
+    @property
+    def into_folder(self) -> bool:
+        """Whether each image is a file of its own."""
+        return self.out.suffix.lower() != ".png"
+
 
 def run(options: SampleOptions) -> None:
     """Draw, write the picture, and say what is in it."""
     check(options)
+    if options.into_folder or options.concepts is not None or len(options.subjects) > 1:
+        sheets.run(options)
+        return
     path = chosen_checkpoint(options.subject, 0, options.runs)
     device = choice.chosen_device(options.device)
     model = chosen_model(path, device, options.steps, sampler=options.sampler)
+    model = sheets.guided(model, options)
     places, given = chosen_places(model.training, options)
     tell_time(model.seconds(model.at(places, options.count)), f"{options.subject}")
     with image_progress(options.subject) as watch:
@@ -90,9 +113,15 @@ def check(options: SampleOptions) -> None:
     for name, value, most in (("count", options.count, MOST), ("scale", options.scale, LARGEST)):
         if not 1 <= value <= most:
             raise ValueError(f"--{name} is from 1 to {most}; got {value}")
-    if options.out.suffix.lower() != ".png":
-        raise ValueError(f"--out is a .png file; got {options.out}")
-    if not options.out.parent.is_dir():
+    if not options.subjects:
+        raise ValueError("name a model to draw with, such as zoo:grid_all (see recombine list)")
+    if options.at and options.concepts is not None:
+        raise ValueError("--at and --as exclude each other; got both")
+    if options.out.suffix.lower() not in (".png", ""):
+        raise ValueError(f"--out is a .png file or a folder; got {options.out}")
+    if options.out.exists() and not options.into_folder and not options.force:
+        raise ValueError(f"{options.out} is there already; --force replaces it")
+    if not options.into_folder and not options.out.parent.is_dir():
         raise ValueError(f"{options.out.parent} is no folder; expected one to write --out into")
 
 
@@ -193,7 +222,7 @@ def announce(
         )
         return
     for name, each in zip(names, objects, strict=True):
-        print(table(name, each))
+        print(table(name, True, each))
     for name, value in measured.items():
         print(f"{name} {quoted(value)}")
     requested = "1 place" if len(places) == 1 else f"{len(places)} places"

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from recombine.called import also_a_function
+
 if TYPE_CHECKING:
     from recombine.measure.subject import Measure
 
@@ -37,3 +39,4 @@ class Measures(Mapping[str, "Measure"]):
 
 
 MEASURES = Measures()
+also_a_function(__name__)

@@ -14,7 +14,7 @@ from recombine.measurement import Measurement
 from recombine.scene import concept_rows
 from recombine.spelling import LATER
 from recombine.split import Split
-from recombine.worlds.shapes2d import BINARY
+from recombine.worlds.shapes2d import BINARY, Shapes2D
 
 LEAST = "read_least"
 BEST = 100.0
@@ -31,7 +31,8 @@ class Tokenizing:
 
     A tokenizer learns from seen compositions; what it makes of the others bounds every model that
     samples in its latents. With `read`, the reader by rendering reads so many reconstructions of
-    every composition: `read` is how many are right and valid, `read_least` those of the worst one.
+    every composition: `read` is how many are right and valid, `read_least` those of the worst one
+    (`_fixed`: with every shape in the middle).
     """
 
     split: Split = BINARY
@@ -68,10 +69,14 @@ class Tokenizing:
                 measured |= {**found, **used}
                 alarms += [alarm] if alarm else []
         if self.read:
-            measured |= self._readings(subject, world)
+            measured |= self._readings(subject, world, "")
+            if isinstance(world, Shapes2D) and world.shift:
+                measured |= self._readings(subject, replace(world, shift=0.0), "_fixed")
         return Findings(measured, images=images, alarms=tuple(alarms))
 
-    def _readings(self, subject: Subject, world: SingleObjectWorld) -> dict[str, Measurement]:
+    def _readings(
+        self, subject: Subject, world: SingleObjectWorld, whose: str
+    ) -> dict[str, Measurement]:
         """Return how often reconstructions are read as what they are, and of which the least."""
         view, reader = subject.training.view, subject.reader("fit")
         tokenizer: Any = subject.denoiser
@@ -83,13 +88,14 @@ class Tokenizing:
                 read = reader(view.back(again).float().clamp(0, 1))
                 true = concept_rows(self.split.factors, (which,)).to(read.rows.device)
                 right = int((read.rows == true).all(dim=1).sum())
-                rates.setdefault(f"read@level{level}", []).append(right)
+                rates.setdefault(f"read{whose}@level{level}", []).append(right)
         every = [each for mine in rates.values() for each in mine]
         found = {
             name: Measurement.rate(sum(mine), self.read * len(mine)) for name, mine in rates.items()
         }
+        every_one = Measurement.rate(sum(every), self.read * len(every))
         least = Measurement.rate(min(every), self.read)
-        return {**found, "read": Measurement.rate(sum(every), self.read * len(every)), LEAST: least}
+        return {**found, f"read{whose}": every_one, f"{LEAST}{whose}": least}
 
     def tiny(self) -> "Tokenizing":
         """Return the same measurement with few samples."""

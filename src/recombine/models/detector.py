@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from recombine.models.blocks import Residual, rms, zeroed
 from recombine.models.entry import check_counts, check_image
+from recombine.models.known import knows
 from recombine.reader import Found
 from recombine.scene import Factor
 from recombine.worlds.clevr import Clevr
@@ -227,6 +228,7 @@ class DetectorReader:
             found.concepts.take_along_dim(order[..., None], 1),
             found.confidence.gather(1, order),
             sure.gather(1, order),
+            knows(square, found.confidence, sure),
         )
 
 

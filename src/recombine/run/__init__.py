@@ -14,6 +14,7 @@ record    what is known of a model                pretrained  a model as a folde
 declared  declared values as data and back        trackers  log.csv, TensorBoard, trackio, wandb
 """
 
+from recombine.called import also_a_function
 from recombine.run.compute import compute
 from recombine.run.devices import machine
 from recombine.run.kept import Kept
@@ -41,3 +42,4 @@ __all__ = [
     "planned",
     "together",
 ]
+also_a_function(__name__)

@@ -26,6 +26,7 @@ from recombine.run.devices import channels_last, machine, shortened, warm
 from recombine.run.plan import Plan, planned
 from recombine.run.record import Record, recorded
 from recombine.run.state import checkpoints
+from recombine.run.wanted import at_places, of_factors
 from recombine.sample.heun import Keep, Progress, Sampler, anew, quick, unwatched
 from recombine.study import Cell
 from recombine.training import Training
@@ -37,6 +38,7 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
     """A trained model, ready to be sampled and measured, and to be kept as a folder.
 
     On a GPU the denoiser works in bf16; `plain` is the same one in the precision of its weights.
+    `record` holds what was measured after training, by name.
     """
 
     cell: Cell
@@ -110,24 +112,55 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
         return replace(draw, keep=self.keep)(condition.to(self.device), generator)
 
     def sample(
-        self, at: Sequence[tuple[float, float]], count: int = 1, seed: int = 0
+        self,
+        at: Sequence[tuple[float, float]] | None = None,
+        count: int = 1,
+        seed: int = 0,
+        **concepts: str,
     ) -> Float[Tensor, "count 3 height width"]:
-        """Draw images with an object at each of these places: x right and y down, from 0 to 1."""
-        generator = torch.Generator().manual_seed(seed)
-        return self.images(self.at(at, count), generator).clamp(0, 1).cpu()
+        """Draw images with objects at these places, or of these concepts: shape="triangle".
+
+        A place is x right and y down, from 0 to 1.
+        """
+        if at is not None and concepts:
+            raise ValueError(f"sample takes places or concepts, not both; got {at} and {concepts}")
+        by_places = at is not None or (
+            not concepts and isinstance(self.training.conditioner.encode, EncodesPlaces)
+        )
+        condition = self.at(at or (), count) if by_places else self.of(concepts, count)
+        return self.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1).cpu()
 
     def at(self, at: Sequence[tuple[float, float]], count: int = 1) -> Tensor:
         """Return the condition of so many images with an object at each of these places."""
-        encode = self.training.conditioner.encode
-        if not isinstance(encode, EncodesPlaces):
-            raise ValueError("this model is not conditioned on places; there is no `at` for it")
-        place = torch.tensor([*at], dtype=torch.float32).reshape(1, -1, 2)
-        if not ((place >= 0) & (place <= 1)).all():
-            raise ValueError(f"x and y of a place are from 0 to 1; got {list(at)}")
-        # The far border still belongs to the image.
-        place = place.clamp(max=1 - 2**-24)
-        condition = encode.at(place, torch.ones(1, place.shape[1], dtype=torch.bool))
-        return condition.expand(count, *condition.shape[1:])
+        wanted = at_places(self.training, at)
+        return wanted.expand(count, *wanted.shape[1:])
+
+    def of(self, concepts: Mapping[str, str], count: int = 1) -> Tensor:
+        """Return the condition of so many images of an object with these concepts."""
+        wanted = of_factors(self.training, concepts)
+        return wanted.expand(count, *wanted.shape[1:])
+
+    def denoise(
+        self,
+        x: Float[Tensor, " batch *seen"],
+        sigma: Float[Tensor, " batch"] | float,
+        condition: Shaped[Tensor, " batch *condition"],
+    ) -> Float[Tensor, " batch *seen"]:
+        """Return the clean images behind x, as the model sees images (`training.view`)."""
+        if not isinstance(self.cell.sampler, Sampler):
+            kind = type(self.training.network).__name__
+            raise ValueError(f"only a denoiser denoises; this model is a {kind}, of hidden tokens")
+        levels = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).expand(len(x))
+        return self.precise(x, levels, condition)
+
+    def __repr__(self) -> str:
+        training = self.training
+        parts = (training.network, training.conditioner.encode, training.objective)
+        network, encode, objective = (type(each).__name__ for each in parts)
+        return (
+            f"Model({network} of {training.world!r}, conditioned by {encode}, {objective}, "
+            f"{training.budget.steps:,} steps, seed {self.seed}, {self.device})"
+        )
 
     def measure(self, what: str, **settings: Any) -> Mapping[str, Measurement]:
         """Return every number of a measurement by name; settings are fields of it."""
@@ -184,7 +217,12 @@ def stream(seed: int, purpose: int, device: torch.device) -> torch.Generator:
 
 def configured(cell: Cell, what: str, settings: Mapping[str, Any]) -> Measure:
     """Return the measurement of this name as the cell declares it, or as it is by default."""
-    own = {measure.name: measure for measure in cell.measures}
+    return chosen_measure(cell.measures, what, settings)
+
+
+def chosen_measure(declared: Sequence[Measure], what: str, settings: Mapping[str, Any]) -> Measure:
+    """Return the measurement of this name, with these settings."""
+    own = {measure.name: measure for measure in declared}
     if what not in own and what not in MEASURES:
         known = ", ".join(dict.fromkeys([*own, *MEASURES]))
         raise ValueError(
@@ -259,7 +297,7 @@ def chosen_checkpoint(subject: str, seed: int = 0, out: Path = Path("runs")) -> 
     return found[0]
 
 
-def load(subject: str, device: torch.device | str = "cpu", seed: int = 0) -> Model:
+def load(subject: str | Path, device: torch.device | str = "cpu", seed: int = 0) -> Model:
     """Return a trained model: "zoo:grid_all", the folder of a run or model, or a checkpoint."""
-    path = chosen_checkpoint(subject, seed)
+    path = chosen_checkpoint(str(subject), seed)
     return loaded(plan_of(path), path, machine(torch.device(device)))

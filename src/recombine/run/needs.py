@@ -27,7 +27,7 @@ def missing(plan: Plan) -> Iterator[str]:
         return
     training, there = plan.trained.training, zoo.names()
     if not isinstance(training.view, Latents | Codes) or training.view.name in there:
-        views.check(training.view)
+        views.check(training.view, fixed=getattr(training.world, "shift", None) == 0)
     else:
         name = training.view.name
         made = f"train {maker(training.view, training.world.name)} first and ship it as {name}"

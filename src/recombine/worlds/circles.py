@@ -23,6 +23,7 @@ from recombine.scene import (
     compositions,
     concept_rows,
 )
+from recombine.spelling import brief
 from recombine.split import Split
 
 BLUR = 1.0
@@ -54,6 +55,7 @@ class Circles:
         Factor("colour", ("red", "blue")),
         Factor("size", ("big", "small")),
     )
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.size < 2:

@@ -26,6 +26,7 @@ from recombine.scene import (
     concatenate,
     concept_rows,
 )
+from recombine.spelling import brief
 
 PALETTE = {
     "gray": (87, 87, 87),
@@ -75,6 +76,7 @@ class Clevr:
         Factor("material", ("rubber", "metal")),
         Factor("size", tuple(SIZES)),
     )
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         least, most = self.objects

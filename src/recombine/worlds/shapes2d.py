@@ -24,6 +24,7 @@ from recombine.scene import (
     compositions,
     concept_rows,
 )
+from recombine.spelling import brief
 from recombine.split import one_change
 
 EXTENT = 5.0
@@ -72,6 +73,7 @@ class Shapes2D:
     images: int | None = None
 
     name: ClassVar[str] = "shapes2d"
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.size < 1:

@@ -27,6 +27,7 @@ from recombine.scene import (
     compositions,
     concept_rows,
 )
+from recombine.spelling import brief
 from recombine.split import Split, at_most_one
 
 HUES = (
@@ -56,6 +57,7 @@ class Shapes3D:
         Factor("shape", SOLIDS),
         Factor("scale", SCALES),
     )
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.size < 1:
