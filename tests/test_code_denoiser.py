@@ -17,7 +17,7 @@ from recombine.objectives.jepa import Jepa
 from recombine.views import Latents, tokenizer
 
 SIDE = 3
-VQ, KL = Autoencoder(), Autoencoder(codes=None)
+VQ, KL = Autoencoder(width=32), Autoencoder(width=32, codes=None)
 
 
 @dataclass(frozen=True)

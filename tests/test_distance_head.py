@@ -14,7 +14,7 @@ from recombine.models.tokenizer import Autoencoder
 from recombine.sample.unmask import Unmask
 from recombine.views import Codes, tokenizer
 
-VQ, KL = Autoencoder(), Autoencoder(codes=None)
+VQ, KL = Autoencoder(width=32), Autoencoder(width=32, codes=None)
 VIEW = Codes("tokenizer_vq", VQ)
 
 

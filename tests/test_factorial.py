@@ -16,7 +16,7 @@ from recombine.models.masked import Masked
 from recombine.objectives.jepa import Jepa
 from recombine.objectives.masked import MaskedCrossEntropy, MaskedSquaredError
 from recombine.sample.unmask import Unmask
-from recombine.studies._networks import HEADS, LAYERS, WIDTH, Combination, Parts, factorial
+from recombine.studies._networks import HEADS, LAYERS, WIDTH, Combination, Ingredients, factorial
 from recombine.studies.tokenizers import VQ
 from recombine.views import Latents
 from subjects import perturbed
@@ -25,11 +25,11 @@ LABELS = Labels((4, 4, 6))
 CELLS = factorial(Latents("tokenizer_vq", VQ), LABELS)
 
 
-def trunk(parts: Parts) -> DiT | Masked:
+def trunk(parts: Ingredients) -> DiT | Masked:
     return parts.network.of if isinstance(parts.network, CodeDenoiser) else parts.network
 
 
-def small(parts: Parts) -> Parts:
+def small(parts: Ingredients) -> Ingredients:
     """The same cell with a tenth of the width and two layers."""
     size = {"width": 16, "layers": 2, "heads": 2, "inner": 24}
     made = replace(trunk(parts), **size)
@@ -49,7 +49,7 @@ def condition(batch: int, rng: torch.Generator) -> Tensor:
     return nn.functional.pad(torch.stack(rows, dim=1).float(), (0, 1), value=1.0)
 
 
-def batch_of(parts: Parts, rng: torch.Generator, batch: int = 2) -> tuple[Tensor, Tensor]:
+def batch_of(parts: Ingredients, rng: torch.Generator, batch: int = 2) -> tuple[Tensor, Tensor]:
     image = torch.rand(batch, 3, 28, 28, generator=rng)
     return parts.view(image), condition(batch, rng)
 
@@ -113,7 +113,7 @@ def test_squared_error_and_cross_entropy_of_vectors_differ_in_the_loss_alone(con
 
 
 @each_cell
-def test_a_cell_trains_all_its_weights_and_draws_images(parts: Parts, rng: torch.Generator):
+def test_a_cell_trains_all_its_weights_and_draws_images(parts: Ingredients, rng: torch.Generator):
     model = perturbed(parts.objective.wrap(parts.network.build()))
     seen, told = batch_of(parts, rng)
     told[0, 1] = 0  # A null row, so that the null tokens learn, too.
@@ -133,7 +133,7 @@ def test_a_cell_trains_all_its_weights_and_draws_images(parts: Parts, rng: torch
 
 
 @each_cell
-def test_what_stands_in_a_null_row_has_no_influence(parts: Parts, rng: torch.Generator):
+def test_what_stands_in_a_null_row_has_no_influence(parts: Ingredients, rng: torch.Generator):
     model = perturbed(parts.objective.wrap(parts.network.build())).eval()
     seen, told = batch_of(parts, rng)
     silent = told.clone()
@@ -162,7 +162,7 @@ def takes_jepa(combination: Combination) -> bool:
     [parts for each, parts in SMALL.items() if takes_jepa(each)],
     ids=["-".join(each) for each in SMALL if takes_jepa(each)],
 )
-def test_jepa_of_weight_zero_is_the_plain_loss_to_the_bit(parts: Parts, rng: torch.Generator):
+def test_jepa_of_weight_zero_is_the_plain_loss_to_the_bit(parts: Ingredients, rng: torch.Generator):
     """No gradient reaches the targets' branch, and all predictors are reached at another weight."""
     seen, told = batch_of(parts, rng)
     losses = []

@@ -41,7 +41,7 @@ def test_everything_that_is_missing_is_said_at_once(
     refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setattr(zoo, "FOLDER", tmp_path / "zoo")
-    said = refused("run", CELEBA[0], "objectives:maskgit", "--tiny")
+    said = refused("run", CELEBA[0], "coverage:maskgit-fixed", "--tiny")
     first, *others = said.split("; ")
     assert first.startswith(f"{CELEBA[0]}: celeba is expected in celeba (")
     assert any(
@@ -49,11 +49,11 @@ def test_everything_that_is_missing_is_said_at_once(
         for each in others
     )
     lacking = "composition needs the reader zoo:probe, which is not there"
-    assert others[-1] == f"objectives:maskgit: {lacking}"
+    assert others[-1] == f"coverage:maskgit-fixed: {lacking}"
 
 
 def test_a_tokenizer_is_made_by_a_cell_of_its_kind_and_world():
-    view = planned("objectives:maskgit")[0].trained.training.view
+    view = planned("coverage:maskgit-fixed")[0].trained.training.view
     assert needs.maker(view, "shapes2d") == "tokenizers:vq"
     (faces,) = planned("tokenizers:kl-celeba")
     of_faces = replace(view, of=faces.trained.training.network)
@@ -63,7 +63,11 @@ def test_a_tokenizer_is_made_by_a_cell_of_its_kind_and_world():
 
 
 def test_nothing_is_missing_where_it_is_there():
-    assert [fault for plan in planned("objectives") for fault in needs.missing(plan)] == []
+    assert [
+        fault
+        for plan in planned("coverage:dit-fixed") + planned("readers")
+        for fault in needs.missing(plan)
+    ] == []
     (plan,) = planned(CELEBA[0])
     assert len(list(needs.missing(plan))) == 1
     dataset_files.write_celeba(Path("celeba"))
@@ -101,7 +105,9 @@ def test_the_warm_up_uses_up_no_random_number_and_leaves_nothing():
     assert list(Path.cwd().iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["objectives:maskgit_jepa", "readers:probe", "tokenizers:vq"])
+@pytest.mark.parametrize(
+    "name", ["coverage:maskgit-jepa-fixed-small", "readers:probe", "tokenizers:vq"]
+)
 def test_every_kind_of_training_has_a_warm_up(name: str, monkeypatch: pytest.MonkeyPatch):
     (plan,) = planned(name)
     # Also one that needs more images than a warm-up has: two do not fill a codebook.

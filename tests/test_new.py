@@ -80,6 +80,7 @@ def test_by_default_it_is_written_here(
     assert main(["new", "world", "FILE_of_mine", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "subject": "FILE_of_mine",
+        "measurements": {},
         "out": "FILE_of_mine.py",
     }
     assert 'name: ClassVar[str] = "FILE_of_mine"' in Path("FILE_of_mine.py").read_text()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from recombine import __main__ as command_line
-from recombine import run, studies, zoo
+from recombine import load, run, studies, zoo
 from recombine.measure.subject import Findings
 from recombine.measurement import Measurement
 from recombine.results import read
@@ -26,12 +26,12 @@ def test_a_tokenizer_that_is_not_shipped_is_missed_before_anything_is_trained(
 ):
     """Also where it is the second of two runs that needs it."""
     monkeypatch.setattr(zoo, "FOLDER", tmp_path)
-    words = ["run", f"toy:{CELL}", "coverage:maskgit", "--tiny"]
+    words = ["run", f"toy:{CELL}", "coverage:maskgit-fixed", "--tiny"]
     code, message = said([*words, "--out", str(tmp_path / "runs")], capsys)
     assert code == 2
     assert message == (
-        "recombine: objectives:maskgit: the tokenizer zoo:tokenizer_vq is not there: train "
-        "tokenizers:vq first and ship it as tokenizer_vq (benchmarks/ship.py); objectives:maskgit: "
+        "recombine: coverage:maskgit-fixed: the tokenizer zoo:tokenizer_vq is not there: train "
+        "tokenizers:vq first and ship it as tokenizer_vq (benchmarks/ship.py); coverage:maskgit-fixed: "
         "composition needs the reader zoo:probe, which is not there"
     )
     assert not (tmp_path / "runs").exists()
@@ -221,7 +221,7 @@ def test_measuring_again_gives_the_numbers_of_the_run(
         (["measure", "nowhere"], "study 'nowhere' is not one of"),
         (["measure", "toy"], "has no checkpoint"),
         (["measure", "."], "has no checkpoint; expected the folder of a run"),
-        (["measure", "zoo:probe", "--what", "composition"], "was trained by Classification"),
+        (["measure", "zoo:probe", "--what", "composition"], "a split of the world"),
     ],
 )
 def test_wrong_use_is_said_in_one_line(
@@ -292,3 +292,8 @@ def test_cells_with_one_training_are_trained_once_and_measured_each(tmp_path: Pa
     assert place(plans[0], first) != place(plans[1], second)
     assert plans[0].trained.sampler != plans[1].trained.sampler
     assert plans[0].facts == plans[1].facts
+
+
+def test_a_model_that_draws_nothing_says_so():
+    with pytest.raises(ValueError, match="this one was trained by Classification"):
+        load("zoo:probe").drawn(torch.zeros(1, 3, 7), torch.Generator())

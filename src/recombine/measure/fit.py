@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from recombine.measure.pose import KINDS, Images, Numbers, Poses, amplitudes, drawn, fits, width
+from recombine.measure.pose import KINDS, PerImage, Pictures, Poses, amplitudes, drawn, fits, width
 from recombine.render.raster import AREA, FLAT
 from recombine.worlds.shapes2d import COLOURS, EXTENT, Shapes2D
 
@@ -66,23 +66,23 @@ class Fitted:
 
     concepts: Int[Tensor, "batch factor"]
     place: Float[Tensor, "batch 2"]
-    size: Numbers
-    blur: Numbers
+    size: PerImage
+    blur: PerImage
     colour: Float[Tensor, "batch 3"]
-    unexplained: Numbers
-    rms: Numbers
-    misfit: Numbers
-    second_colour: Numbers
-    margin: Numbers
-    ink: Numbers
+    unexplained: PerImage
+    rms: PerImage
+    misfit: PerImage
+    second_colour: PerImage
+    margin: PerImage
+    ink: PerImage
     pieces: Int[Tensor, " batch"]
-    size_off: Numbers
-    colour_off: Numbers
-    opacity_off: Numbers
-    blur_off: Numbers
-    ink_off: Numbers
-    pieces_off: Numbers
-    cut: Numbers
+    size_off: PerImage
+    colour_off: PerImage
+    opacity_off: PerImage
+    blur_off: PerImage
+    ink_off: PerImage
+    pieces_off: PerImage
+    cut: PerImage
     limits: Limits
 
     @property
@@ -143,7 +143,7 @@ class Fit:
         }
         return Fitted(**joined, limits=self.limits)
 
-    def _chunk(self, images: Images) -> Fitted:
+    def _chunk(self, images: Pictures) -> Fitted:
         missing = 1 - images.double().clamp(0, 1)
         poses, energies = zip(*fits(missing), strict=True)
         energy = torch.stack(energies, dim=1)
@@ -156,7 +156,7 @@ class Fit:
 
 def _described(
     reader: Fit,
-    missing: Images,
+    missing: Pictures,
     shape: Int[Tensor, " batch"],
     every: Int[Tensor, " batch"],
     pose: Poses,
@@ -210,7 +210,7 @@ def _described(
 
 def _named_colour(
     world: Shapes2D, amplitude: Float[Tensor, "batch 3"]
-) -> tuple[Int[Tensor, " batch"], Numbers, Numbers]:
+) -> tuple[Int[Tensor, " batch"], PerImage, PerImage]:
     """Name colours by the direction of missing light; say how far direction and strength are off.
 
     So a paler shape has the same colour, and is valid as long as its opacity is near 1. Both are
@@ -231,13 +231,13 @@ def _named_colour(
     return which, off - most_across, (opacity - 1).abs() - most_along
 
 
-def _ink(missing: Images, amplitude: Float[Tensor, "batch 3"], share: Tensor) -> Numbers:
+def _ink(missing: Pictures, amplitude: Float[Tensor, "batch 3"], share: Tensor) -> PerImage:
     """Return the missing light of the fitted colour where the shape is, in pixels."""
     near = (share > 0.02) / amplitude.square().sum(dim=1).clamp(min=1e-9)[:, None, None]
     return (torch.einsum("bchw,bc->bhw", missing, amplitude) * near).sum(dim=(1, 2))
 
 
-def _structured(rest: Images, share: Tensor) -> Numbers:
+def _structured(rest: Pictures, share: Tensor) -> PerImage:
     """Return the energy of what remains near the shape beyond that of the noise elsewhere."""
     near = (F.max_pool2d(share[:, None], 3, stride=1, padding=1) > 0.02).to(rest)
     count = 3 * near.sum(dim=(1, 2, 3))
@@ -247,7 +247,7 @@ def _structured(rest: Images, share: Tensor) -> Numbers:
     return (here - count * noise).clamp(min=0) + count / (12 * 255**2)
 
 
-def _peaks(rest: Images, amplitude: Float[Tensor, "batch 3"]) -> tuple[Numbers, Numbers]:
+def _peaks(rest: Pictures, amplitude: Float[Tensor, "batch 3"]) -> tuple[PerImage, PerImage]:
     """Return the largest mean over 3 x 3 pixels of what remains: along the colour and across it."""
     strength = amplitude.norm(dim=1).clamp(min=1e-9)
     direction = amplitude / strength[:, None]
@@ -258,7 +258,7 @@ def _peaks(rest: Images, amplitude: Float[Tensor, "batch 3"]) -> tuple[Numbers, 
     return coverage_off, across.norm(dim=1).amax(dim=(1, 2))
 
 
-def _pieces(missing: Images) -> Int[Tensor, " batch"]:
+def _pieces(missing: Pictures) -> Int[Tensor, " batch"]:
     """Count the connected pieces of what is darker than half as dark as the darkest pixels."""
     dark = missing.norm(dim=1)
     smooth = F.avg_pool2d(dark[:, None], 3, stride=1, padding=1)[:, 0]

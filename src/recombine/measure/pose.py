@@ -13,8 +13,8 @@ from recombine.render.raster import FLAT, TRIANGLE, coverage, flat_scenes
 from recombine.scene import SHAPES
 from recombine.worlds.shapes2d import EXTENT
 
-Images: TypeAlias = Float[Tensor, "batch 3 height width"]
-Numbers: TypeAlias = Float[Tensor, " batch"]
+Pictures: TypeAlias = Float[Tensor, "batch 3 height width"]
+PerImage: TypeAlias = Float[Tensor, " batch"]
 Poses: TypeAlias = Float[Tensor, "batch 4"]
 """Place right and down in pixels from the middle, log of the size in pixels, and how far each pixel
 mixes with its neighbours: the weight q of a Gaussian's first neighbour, q^4 of its second."""
@@ -25,7 +25,7 @@ MOST_MIXED = 0.95
 STEPS = 10
 
 
-def fits(missing: Images) -> Iterator[tuple[Poses, Numbers]]:
+def fits(missing: Pictures) -> Iterator[tuple[Poses, PerImage]]:
     """Yield the best pose of each flat shape, and the energy that it leaves."""
     side = missing.shape[-1]
     middle, window = _centred(missing)
@@ -37,7 +37,7 @@ def fits(missing: Images) -> Iterator[tuple[Poses, Numbers]]:
         yield _refined(missing, kind, start)
 
 
-def _centred(missing: Images) -> tuple[Float[Tensor, "batch 2"], Images]:
+def _centred(missing: Pictures) -> tuple[Float[Tensor, "batch 2"], Pictures]:
     """Return where the energy lies, to whole pixels from the middle, and the images moved there."""
     side = missing.shape[-1]
     energy = (missing - 0.1).clamp(min=0).square().sum(dim=1)  # little of it is noise
@@ -67,7 +67,7 @@ def _grid(kind: int, side: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return poses, templates / templates.norm(dim=1, keepdim=True)
 
 
-def _refined(missing: Images, kind: int, pose: Poses) -> tuple[Poses, Numbers]:
+def _refined(missing: Pictures, kind: int, pose: Poses) -> tuple[Poses, PerImage]:
     """Refine poses by damped Gauss-Newton steps on what colour cannot explain."""
     damping = torch.full_like(pose[:, 0], 1e-3)
     at = _drawn_with_slopes(kind, pose, missing.shape[-1])
@@ -86,11 +86,11 @@ def _refined(missing: Images, kind: int, pose: Poses) -> tuple[Poses, Numbers]:
 
 
 def _stepped(
-    missing: Images,
+    missing: Pictures,
     pose: Poses,
     at: Float[Tensor, "batch 5 height width"],
     amplitude: Float[Tensor, "batch 3"],
-    damping: Numbers,
+    damping: PerImage,
 ) -> Poses:
     """Return the poses one step on; the part of each slope that colour explains is taken out."""
     share, slopes = at[:, 0].flatten(1), at[:, 1:].flatten(2)
@@ -117,8 +117,8 @@ def _stepped(
 
 
 def amplitudes(
-    missing: Images, share: Float[Tensor, "batch height width"]
-) -> tuple[Float[Tensor, "batch 3"], Numbers]:
+    missing: Pictures, share: Float[Tensor, "batch height width"]
+) -> tuple[Float[Tensor, "batch 3"], PerImage]:
     """Return each channel's missing light in the shape, by least squares, and what remains."""
     strength = share.square().sum(dim=(1, 2)).clamp(min=1e-9)[:, None]
     amplitude = ((missing * share[:, None]).sum(dim=(2, 3)) / strength).clamp(0, 1)
@@ -163,7 +163,7 @@ def _sharp(kind: int, pose: Poses, side: int) -> Float[Tensor, "batch {side} {si
     return coverage(scenes, side, EXTENT)[:, 0]
 
 
-def _mixing(mixed: Numbers, side: int) -> Float[Tensor, "batch {side} {side}"]:
+def _mixing(mixed: PerImage, side: int) -> Float[Tensor, "batch {side} {side}"]:
     """Return the matrix of a Gaussian blur along one axis; at the border the image mirrors."""
     line = torch.arange(side, device=mixed.device)
     apart = (line[:, None] - line).abs()
@@ -173,6 +173,6 @@ def _mixing(mixed: Numbers, side: int) -> Float[Tensor, "batch {side} {side}"]:
     return weight / weight.sum(dim=2, keepdim=True)
 
 
-def width(mixed: Numbers) -> Numbers:
+def width(mixed: PerImage) -> PerImage:
     """Return the width in pixels of the Gaussian whose first neighbour has this weight."""
     return torch.where(mixed > 1e-9, (-0.5 / mixed.clamp(1e-9, 0.999).log()).sqrt(), 0.0)

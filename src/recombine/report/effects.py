@@ -16,6 +16,7 @@ from recombine.measurement import Measurement
 from recombine.report.queries import Shown, chosen, finals
 from recombine.report.table import interval, number
 
+HEAD = ("contrast", "effect", "replicates", "pairs", "p", "p (Holm)")
 EXACT = 14
 """Up to so many pairs every exchange is counted; beyond, DRAWS of them at random."""
 DRAWS = 20_000
@@ -120,6 +121,8 @@ class Effects:
         """Return the effects with their intervals."""
         mine = finals(chosen(table, self.of))
         rows = mine[mine["measurement"] == self.measurement]
+        if rows.empty:
+            return Shown(HEAD, ())
         left_out = 0
         if self.trained is not None:
             name, least = self.trained
@@ -134,8 +137,7 @@ class Effects:
             words.append(
                 (each.contrast.title, written, str(m.n), str(each.pairs), number(each.p), number(p))
             )
-        head = ("contrast", f"effect on {self.measurement}", "replicates", "pairs", "p", "p (Holm)")
         note = "Intervals are 95 %, Student's over replicates."
         if left_out:
             note += f" Cells that are undertrained and left out: {left_out}."
-        return Shown(head, tuple(words), note)
+        return Shown(HEAD, tuple(words), note)

@@ -59,7 +59,7 @@ DESCENT = Sampler(steps=18)
 
 
 @dataclass(frozen=True)
-class Parts:
+class Ingredients:
     """What a cell of the factorial puts into a training, and how its model is sampled."""
 
     network: DiT | CodeDenoiser | Masked
@@ -86,12 +86,13 @@ class Parts:
         return int(counter.get_total_flops())
 
 
-def factorial(vectors: Latents, labels: Labels) -> dict[Combination, Parts]:
+def factorial(vectors: Latents, labels: Labels) -> dict[Combination, Ingredients]:
     """Return all cells, in the code vectors of this view and conditioned on such labels."""
     return {each: parts(each, vectors, labels) for each in INNER}
 
 
-def parts(combination: Combination, vectors: Latents, labels: Labels) -> Parts:
+def parts(combination: Combination, vectors: Latents, labels: Labels) -> Ingredients:
+    """Return one cell: for MAR and GIVT as published the view may be of KL latents."""
     corruption, loss, conditioning = combination
     rows = FactorRows(len(labels.values), labels.features)
     inner, latent, side = INNER[combination], vectors.of.latent, vectors.of.side
@@ -100,14 +101,14 @@ def parts(combination: Combination, vectors: Latents, labels: Labels) -> Parts:
         entry = row if conditioning == "adaln" else rows
         dit = DiT(latent, side, 1, entry, WIDTH, LAYERS, HEADS, inner)
         if loss == "squared":
-            return Parts(dit, DENOISING, vectors, DESCENT)
+            return Ingredients(dit, DENOISING, vectors, DESCENT)
         of = CodeDenoiser(dit, vectors)
-        return Parts(of, CodeDiffusion(diffusion=DENOISING), vectors, DESCENT)
+        return Ingredients(of, CodeDiffusion(diffusion=DENOISING), vectors, DESCENT)
     head, objective = _masked(loss, vectors)
     adaln = conditioning == "adaln"
     masked = Masked(side, rows.factors, rows.features, head, WIDTH, LAYERS, HEADS, adaln, inner)
     view = Codes(vectors.name, vectors.of) if masked.discrete else vectors
-    return Parts(masked, objective, view, Unmask(descent=DESCENT))
+    return Ingredients(masked, objective, view, Unmask(descent=DESCENT))
 
 
 def _masked(loss: str, vectors: Latents) -> tuple[Head, Objective]:
