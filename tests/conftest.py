@@ -1,12 +1,15 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import settings
 from jaxtyping import config
 
+from json_schema import checked
 from recombine import __main__ as command_line
+from recombine.commands import console
 
 # The same examples on every run, and no time limit: a busy machine must not fail a test.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -17,6 +20,12 @@ settings.load_profile("repeatable")
 def _same_weights_on_every_run() -> None:
     """Networks draw their weights from torch's global state: start it anew for each test."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _json_as_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a command prints as JSON in any test is what docs/json.md says."""
+    monkeypatch.setattr(console, "json", SimpleNamespace(dumps=checked))
 
 
 @pytest.fixture

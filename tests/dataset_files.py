@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import h5py
@@ -32,6 +33,7 @@ FACES = [
     {"Black_Hair"},
     {"Smiling", "Black_Hair"},
 ]
+SHAPES, COLOURS = ("disc", "square"), ("blue", "green", "red")
 
 
 def named(scenes: Scenes, factors: tuple[Factor, ...]) -> list[Concepts]:
@@ -59,6 +61,30 @@ def write_celeba(folder: Path, faces: Sequence[set[str]] = FACES) -> Path:
         marks = " ".join(" 1" if column in marked else "-1" for column in columns)
         rows.append(f"{name} {marks}")
     (folder / "list_attr_celeba.txt").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def drawn(shape: str, colour: str, number: int, side: tuple[int, int] = (40, 30)) -> Image.Image:
+    """Return a shape on white, a little elsewhere in each image."""
+    width, height = side
+    rows, columns = np.mgrid[:height, :width]
+    away = np.stack([rows - height / 2 - number % 3 + 1, columns - width / 2 - number % 5 + 2])
+    inside = np.abs(away).max(axis=0) < 8 if shape == "square" else (away**2).sum(axis=0) < 70
+    pixels = np.full((height, width, 3), 255, dtype=np.uint8)
+    pixels[inside] = np.eye(3)[["red", "green", "blue"].index(colour)] * 200 + number % 50
+    return Image.fromarray(pixels)
+
+
+def write_images(folder: Path, of_each: int = 10) -> Path:
+    """Write images of every composition as PNG, half of them in a folder below."""
+    (folder / "more").mkdir(parents=True)
+    lines = ["file,shape,colour"]
+    for shape, colour in product(SHAPES, COLOURS):
+        for number in range(of_each):
+            name = f"{'more/' * (number % 2)}{shape}_{colour}_{number}.png"
+            drawn(shape, colour, number).save(folder / name)
+            lines.append(f"{name},{shape},{colour}")
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
     return folder
 
 

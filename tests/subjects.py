@@ -1,6 +1,6 @@
 """Trained models, put together by hand, as measurements and samplers see them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -48,10 +48,16 @@ class Model:
         return self.draw(condition, generator)
 
     def reader(self, name: str) -> Any:
-        return self.readers[name] if self.readers else zoo.reader(name, self.device)
+        world = getattr(self.training, "world", None)
+        return self.readers[name] if self.readers else zoo.reader(name, self.device, world)
 
     def watch(self, done: float, total: int) -> None:
         self.watched.append((done, total))
+
+    def keep(
+        self, of: Sequence[Tensor], work: Callable[[], dict[str, Tensor]]
+    ) -> dict[str, Tensor]:
+        return work()
 
 
 def perturbed(module: nn.Module, by: float = 0.1) -> nn.Module:

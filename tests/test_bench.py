@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from recombine.__main__ import main
-from recombine.bench import linear, locality, render, timing, train
+from recombine.bench import linear, locality, render, stacked, timing, train
+from recombine.commands import bench
 from recombine.measurement import Measurement
 from recombine.models.entry import Vector
 from recombine.models.unet import UNet
@@ -151,6 +152,20 @@ def test_influence_at_once_is_compared_with_its_twin(monkeypatch: pytest.MonkeyP
     assert found["largest_difference"]["value"] < 1e-5
     ways = [found[f"pixels_per_second@{way}"]["value"] for way in ("batched", "one_by_one")]
     assert found["ratio@one_by_one"]["value"] == pytest.approx(ways[0] / ways[1])
+
+
+def test_stacked_trainings_are_compared_with_the_same_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, capsys
+):
+    few = partial(stacked.measured, runs=2, batch=2)
+    monkeypatch.setitem(bench.OTHERS, "stacked", few)
+    assert main(["bench", "stacked", "--seconds", "0.01", "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["measurements"]
+    for name in stacked.SMALL:
+        assert found[f"largest_difference@{name}"]["value"] < 1e-5
+        speeds = (f"run_steps_per_second@{name}_{way}" for way in ("stacked", "one_by_one"))
+        ours, theirs = (found[each]["value"] for each in speeds)
+        assert found[f"ratio@{name}"]["value"] == pytest.approx(ours / theirs)
 
 
 def test_trajectories_are_compared_with_one_solver_each(capsys, monkeypatch):

@@ -207,7 +207,21 @@ def test_progress_and_messages_stay_off_standard_output(capsys: pytest.CaptureFi
     assert output.err == "done\n"
 
 
+def test_many_things_are_foretold_by_two(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    clock, done = iter([10.0, 16.0]), []
+    monkeypatch.setattr(console.time, "perf_counter", lambda: next(clock))
+    console.tell_time_of(7, done.append, "reading")
+    assert done == []
+    console.tell_time_of(8, done.append, "reading")
+    assert done == [2, 2]
+    assert capsys.readouterr().err == "reading takes about 24 s here, by a short warm-up\n"
+    console.tell_time(19.9)
+    assert capsys.readouterr().err == ""
+
+
 def test_json_holds_no_value_that_json_does_not_know(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        console.print_json({"value": float("nan")})
+        console.print_json("x", {}, value=float("nan"))
     assert capsys.readouterr().out == ""

@@ -113,6 +113,9 @@ def test_a_model_that_draws_one_thing_is_right_by_chance():
     assert found.measurements["accuracy@test"].value == pytest.approx(1 / 4)
     assert found.measurements["accuracy_chance@test"].value == pytest.approx(1 / 4)
     assert found.measurements["accuracy_chance@seen"].value == 0
+    # What is not valid is not right by chance either.
+    found = measured(lambda c, _: written(one.expand(len(c), -1), 3.0), Composition(samples=4))
+    assert found.measurements["accuracy_chance@test"].value == 0
 
 
 def test_all_factors_must_be_right_in_one_valid_image():
@@ -166,6 +169,10 @@ def test_models_renders_and_views_are_read_apart(drops: bool):
     assert (model == 1).all()
     assert (through == 0).all()
     assert 0 < true.mean() < 1
+    reader.seen.clear()
+    measured(white, Composition(samples=8), parts(), reader)
+    # Renders through the view are others than those of the ceiling.
+    assert not torch.equal(reader.seen[1], reader.seen[2])
     assert (given[0][..., -1] == 0).any() == drops
     if not drops:
         assert torch.equal(asked(given[0]), torch.stack([*ROWS.values()]).repeat_interleave(8, 0))
@@ -173,11 +180,11 @@ def test_models_renders_and_views_are_read_apart(drops: bool):
 
 def test_true_renders_are_read_by_fitting_in_the_world_of_96():
     split = Coverage(Shapes2D().factors, 18, order=2).split
-    measure = Composition(split, samples=2, reader="fit", most=2)
+    measure = Composition(split, samples=4, reader="fit", most=1)
     labels = Conditioner(all_objects, Labels((4, 4, 6)))
 
     def true(condition: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.cat([fresh(Shapes2D(), which, 2, CPU, 50) for which in measure.sampled])
+        return torch.cat([fresh(Shapes2D(), which, 4, CPU, 50) for which in measure.sampled])
 
     of = training(world=Shapes2D(among=split.seen), conditioner=labels)
     subject = Model(of, draw=true, readers={"fit": Fit(Shapes2D())})
@@ -186,6 +193,9 @@ def test_true_renders_are_read_by_fitting_in_the_world_of_96():
     for whose in ("", "_ceiling", "_view"):
         assert found[f"accuracy{whose}@test"] == Measurement.rate(4, 4)
         assert found[f"valid{whose}@dev"] == Measurement.rate(4, 4)
+    for name in ("place", "size", "colour"):
+        spread = found[f"{name}_spread@test"]
+        assert spread.low < 1 < spread.high
 
 
 def test_of_each_group_some_compositions_are_sampled():
@@ -213,8 +223,28 @@ def test_kept_samples_are_what_the_record_read_and_can_be_read_again():
     for name in ("accuracy@test", "valid@test"):
         assert again[name] == found.measurements[name]
     assert again["accuracy@test"].value == 0.5
+    # At 63.6 of 255 an image is just valid; it is kept, and read, at 64, where it is not.
+    odd = measured(lambda c, _: written(asked(c), 4 * 63.6 / 255), Composition(samples=4, kept=1))
+    assert odd.measurements["valid@test"].value == 0
     with pytest.raises(ValueError, match="another decoder"):
         read_again({**arrays, "decoder": torch.tensor([1])}, Unchanged(), BINARY.factors, Script())
+
+
+def test_a_second_reader_gives_its_opinion():
+    class Contrary(Script):
+        def __call__(self, images: Tensor) -> Said:
+            said = super().__call__(images)
+            return Said(1 - said.concepts, said.away)
+
+    for other, value in ((Script(), 1), (Contrary(), None)):
+        subject = Model(parts(), draw=faultless, readers={"probe": Script(), "other": other})
+        with torch.no_grad():
+            found = Composition(samples=4, second="other")(subject, torch.Generator()).measurements
+        if value is None:
+            assert found["kappa"].value < 0
+        else:
+            assert found["kappa"].value == pytest.approx(value)
+    assert "kappa" not in measured(faultless, Composition(samples=4)).measurements
 
 
 def test_a_curve_is_summed_up():

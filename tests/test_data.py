@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recombine.data import Batch, Stream, batch_of, shuffled
+from recombine.data import Batch, Stream, batch_of
+from recombine.draw import shuffled
 from recombine.render.raster import flat_scenes
 from recombine.scene import Factor, Scenes
 

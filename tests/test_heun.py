@@ -1,7 +1,10 @@
 """A Gaussian's trajectory is known in closed form, so the sampler has nowhere to hide."""
 
 import ast
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
 
@@ -14,7 +17,21 @@ from recombine.denoiser import Denoiser
 from recombine.draw import bits
 from recombine.models.gaussian import Constant, GaussianLaw, spectrum
 from recombine.models.mixture import MixtureLaw
-from recombine.sample.heun import HEUN, Sampler, seeded_noise, trajectory
+from recombine.sample.guidance import Guidance
+from recombine.sample.heun import (
+    HEUN,
+    QUICK_LOWEST,
+    QUICK_STEPS,
+    Sampler,
+    Solver,
+    anew,
+    heun,
+    multistep,
+    quick,
+    seeded_noise,
+    trajectory,
+)
+from recombine.spelling import spelled
 
 SEEDS = torch.arange(12) * 1_000_003
 
@@ -41,6 +58,24 @@ def final(denoiser: Denoiser, start: Tensor, told: Tensor, sampler: Sampler) -> 
     return last.x
 
 
+def published(denoiser: Denoiser, x: Tensor, told: Tensor, levels: list[float]) -> Tensor:
+    """DPM-Solver++(2M) as its paper writes it: algorithm 2, with alpha 1 and lambda -log sigma."""
+    time = [-math.log(level) for level in levels]
+
+    def data(x: Tensor, i: int) -> Tensor:
+        return denoiser(x, torch.full((len(x),), levels[i], dtype=x.dtype), told)
+
+    buffer = [data(x, 0)]
+    h = [math.nan, *(later - now for now, later in pairwise(time))]
+    x = levels[1] / levels[0] * x - math.expm1(-h[1]) * buffer[0]
+    for i in range(2, len(levels)):
+        buffer.append(data(x, i - 1))
+        r = h[i - 1] / h[i]
+        direction = (1 + 1 / (2 * r)) * buffer[i - 1] - 1 / (2 * r) * buffer[i - 2]
+        x = levels[i] / levels[i - 1] * x - math.expm1(-h[i]) * direction
+    return x
+
+
 def largest_error(sampler: Sampler) -> float:
     """Compare at the lowest level: the last step to zero is Euler's and has an error of its own."""
     law, start = correlated(), seeded_noise(SEEDS, (1, 2, 2), dtype=torch.float64)
@@ -56,6 +91,66 @@ def largest_error(sampler: Sampler) -> float:
 def test_twice_the_steps_make_a_quarter_of_heuns_error(steps: int):
     once, twice = (largest_error(Sampler(n)) for n in (steps, 2 * steps))
     assert once / twice == pytest.approx(4, rel=0.15)
+
+
+def test_twice_the_steps_make_a_quarter_of_the_multistep_error():
+    """Asymptotically: its first step is of first order, over a step that shrinks."""
+    errors = [largest_error(Sampler(n, solver=multistep)) for n in (64, 128, 256)]
+    for once, twice in pairwise(errors):
+        assert once / twice == pytest.approx(4, rel=0.1)
+
+
+def test_multistep_is_the_published_algorithm():
+    law, start = correlated(), seeded_noise(SEEDS, (1, 2, 2), dtype=torch.float64)
+    sampler = Sampler(6, lowest=0.05, solver=multistep)
+    levels = sampler.levels().tolist()
+    *_, before, last = trajectory(law, start, start, sampler)
+    expected = published(law, start * levels[0], start, levels[:-1])
+    torch.testing.assert_close(before.x, expected, rtol=1e-12, atol=1e-12)
+    # The step to no noise ends in the denoised image itself.
+    sigma = torch.full((len(start),), levels[-2], dtype=torch.float64)
+    torch.testing.assert_close(last.x, law(expected, sigma, start), rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(before.x, final(law, start, start, replace(sampler, solver=heun)))
+
+
+@pytest.mark.parametrize(("solver", "calls"), [(heun, 13), (multistep, 7)])
+def test_evaluations_are_counted(solver: Solver, calls: int):
+    denoiser, sampler = Pixelwise(), Sampler(7, solver=solver)
+    final(denoiser, torch.ones(2, 1, 2, 2), torch.zeros(2), sampler)
+    assert denoiser.calls == sampler.evaluations == calls
+
+
+def test_the_quick_sampler_takes_few_steps_and_keeps_what_else_is_declared():
+    guidance = Guidance(torch.zeros_like, 3.0)
+    declared = Sampler(18, highest=40.0, guidance=guidance)
+    assert quick(declared) == replace(declared, steps=QUICK_STEPS, lowest=QUICK_LOWEST)
+    assert quick(declared).evaluations * 2.5 < declared.evaluations
+    assert quick(Sampler(3, lowest=0.5)) == Sampler(3, lowest=0.5)
+
+
+def test_a_declared_sampler_is_spelled_as_before():
+    assert "solver" not in spelled(Sampler(18))
+    assert "solver=multistep" in spelled(Sampler(18, solver=multistep))
+
+
+def test_what_is_kept_is_not_drawn_again():
+    kept: dict[tuple[int, ...], dict[str, Tensor]] = {}
+    denoiser, told = Pixelwise(), torch.linspace(-1, 1, 12)
+
+    def keep(of: Sequence[Tensor], work: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        key = tuple(number for each in of for number in each.tolist())
+        kept[key] = kept[key] if key in kept else work()
+        return kept[key]
+
+    draw = replace(Sampler(2).generator(denoiser, (1, 2, 2), batch=5), keep=keep)
+    first = draw.seeded(told, SEEDS)
+    calls = denoiser.calls
+    assert [len(key) for key in kept] == [10, 10, 4]
+    assert torch.equal(draw.seeded(told, SEEDS), first)
+    assert denoiser.calls == calls
+    for other in ((told, SEEDS + 1), (told + 1, SEEDS)):
+        assert torch.equal(draw.seeded(*other), replace(draw, keep=anew).seeded(*other))
+    assert torch.equal(replace(draw, keep=anew).seeded(told, SEEDS), first)
 
 
 def test_the_default_sampler_is_accurate_to_a_few_hundredths_of_a_deviation():
@@ -173,7 +268,7 @@ def test_sampling_imports_nothing_of_training():
         if isinstance(node, ast.ImportFrom)
     }
     chapters = {name.split(".")[1] for name in imported if name.startswith("recombine.")}
-    assert chapters == {"denoiser", "draw", "models", "sample"}
+    assert chapters == {"denoiser", "draw", "models", "sample", "spelling"}
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,19 @@ def test_of_a_study_it_shows_levels_cells_and_the_seeds_that_were_run(
     assert "length:grid_all" in capsys.readouterr().out
 
 
-def test_a_study_that_there_is_not_is_named(capsys: pytest.CaptureFixture[str]):
-    assert main(["list", "lenght"]) == 2
-    assert "did you mean length?" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("word", "meant"), [("lenght", "length"), ("zo", "zoo"), ("world", "worlds")]
+)
+def test_what_there_is_not_is_named(word: str, meant: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["list", word]) == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["worlds", "studies", "zoo"])
+def test_a_part_of_the_list_is_shown_alone(what: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["list", what, "--json"]) == 0
+    assert [*json.loads(capsys.readouterr().out)] == ["subject", "measurements", what]
+    assert main(["list", what]) == 0
+    shown = capsys.readouterr().out
+    titles = {"worlds": "Worlds", "studies": "Studies (", "zoo": "Shipped weights"}
+    assert [name for name, title in titles.items() if title in shown] == [what]

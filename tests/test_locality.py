@@ -15,6 +15,7 @@ from recombine.measure.locality import (
     Ablations,
     Gauge,
     at_places,
+    high_noise,
     locality,
     own_and_all,
     shared,
@@ -218,12 +219,28 @@ def test_high_noise_is_the_mean_over_its_levels_alone():
     assert found["conditional_locality"] == pytest.approx(mean, abs=1e-5)
 
 
-def test_without_high_noise_no_level_stands_for_it():
+def test_high_noise_is_relative_to_what_is_measured():
+    assert high_noise([0.1, 0.3, 1.0]) == (0.25, 1.0)
+    assert high_noise([0.1, 20.0]) == high_noise([80.0]) == HIGH
     x, condition = scene((0.5,))
     found = locality(perfect, x, sigmas((0.5,)), condition, ablated(condition))
+    assert found.measurements["conditional_locality"].value == pytest.approx(1)
+    assert found.measurements["conditional_locality@0.5"].value == pytest.approx(1)
+
+
+def test_without_high_noise_no_level_stands_for_it():
+    x, condition = scene((60.0,))
+    found = locality(perfect, x, sigmas((60.0,)), condition, ablated(condition))
     assert "conditional_locality" not in found.measurements
     assert "from 5 to 20" in found.undefined["conditional_locality"]
-    assert found.measurements["conditional_locality@0.5"].value == pytest.approx(1)
+
+
+@pytest.mark.parametrize("sigma", [0.5, torch.tensor(0.5), torch.tensor(0.5).double()])
+def test_one_number_is_the_level_of_all_images(sigma: float | torch.Tensor):
+    x, condition = scene((0.5,))
+    given = locality(perfect, x, sigmas((0.5,)), condition, ablated(condition))
+    found = locality(perfect, x, sigma, condition, ablated(condition))
+    assert found.measurements == given.measurements
 
 
 def test_pixel_locality_is_the_share_within_an_eighth_of_the_side():

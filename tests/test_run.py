@@ -26,10 +26,14 @@ def test_a_tokenizer_that_is_not_shipped_is_missed_before_anything_is_trained(
 ):
     """Also where it is the second of two runs that needs it."""
     monkeypatch.setattr(zoo, "FOLDER", tmp_path)
-    words = ["run", f"toy:{CELL}", "objectives:maskgit", "--tiny"]
+    words = ["run", f"toy:{CELL}", "coverage:maskgit", "--tiny"]
     code, message = said([*words, "--out", str(tmp_path / "runs")], capsys)
     assert code == 2
-    assert message.startswith("recombine: zoo:tokenizer_vq is not there")
+    assert message == (
+        "recombine: objectives:maskgit: the tokenizer zoo:tokenizer_vq is not there: train "
+        "tokenizers:vq first and ship it as tokenizer_vq (benchmarks/ship.py); objectives:maskgit: "
+        "composition needs the reader zoo:probe, which is not there"
+    )
     assert not (tmp_path / "runs").exists()
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ import torch
 from PIL import Image, ImageChops
 
 from recombine import __main__ as command_line
-from recombine import zoo
+from recombine import load, zoo
+from recombine.commands import console
 from recombine.commands.console import image_progress
 from recombine.report.picture import Ring, enlarged
 from recombine.run import Model
-from small_zoo import NAME, SIZE, bright_pixels, painted, shipped, use
+from recombine.run.devices import multiplies_bf16
+from small_zoo import NAME, SIZE, Brightness, bright_pixels, painted, shipped, use
 
 Said = Callable[..., tuple[int, str, str]]
 
@@ -182,7 +185,7 @@ def test_own_runs_are_drawn_with_too(said: Said, folder: Path):
     run = folder.parent / NAME / "grid_all" / "seed0"
     named = [f"{NAME}:grid_all", "--runs", str(folder.parent)]
     for words in (named, [str(run)], [str(run / "checkpoint-4.safetensors")]):
-        assert said("sample", *words, "--at", "0.5,0.5", "--out", "x.png")[0] == 0
+        assert said("sample", *words, "--at", "0.5,0.5", "--out", "x.png", "--force")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -197,7 +200,7 @@ def test_own_runs_are_drawn_with_too(said: Said, folder: Path):
         (["--count", "0"], "--count is from 1 to 1024; got 0"),
         (["--scale", "0"], "--scale is from 1 to 16; got 0"),
         (["--steps", "0"], "a sampler takes at least 1 step; got 0"),
-        (["--out", "x.gif"], "--out is a .png file; got x.gif"),
+        (["--out", "x.gif"], "--out is a .png file or a folder; got x.gif"),
         (["--out", "no/x.png"], "no is no folder; expected one to write --out into"),
     ],
 )
@@ -270,7 +273,10 @@ def test_a_shipped_model_is_measured_with_chosen_settings(said: Said):
     words = ["--what", "length", "--samples", "2", "--objects", "1-3", "--steps", "1", "--json"]
     code, out, err = said("measure", "zoo:grid_all", *words)
     printed = json.loads(out)
-    assert (code, err) == (0, "")
+    assert code == 0
+    bf16 = " in bf16" if multiplies_bf16() else ""
+    assert err == f"quick on a CPU (sampler: steps 1 for 2{bf16}); --full measures as declared\n"
+    assert printed["quick"] == [f"sampler: steps 1 for 2{bf16}"]
     assert printed["subject"] == "zoo:grid_all"
     assert {name: each["n"] for name, each in printed["measurements"].items()} == {
         "count@1": 2,
@@ -289,6 +295,55 @@ def test_without_settings_all_is_measured_as_declared(said: Said):
     assert printed["steps"]["value"] == 2
     seven = json.loads(said("measure", "zoo:grid_all", "--steps", "7", "--json")[1])["measurements"]
     assert seven["steps"]["value"] == 7
+
+
+def test_on_a_cpu_settings_are_quick_and_said_unless_all_is_wanted(
+    said: Said, monkeypatch: pytest.MonkeyPatch
+):
+    def quick(self: Brightness) -> Brightness:
+        return replace(self, samples=2)
+
+    monkeypatch.setattr(Brightness, "quick", quick, raising=False)
+    monkeypatch.setattr(Brightness, "size", property(lambda self: self.samples), raising=False)
+    _, out, err = said("measure", "zoo:grid_all", "--json")
+    assert json.loads(out)["measurements"]["count@1"]["n"] == 2
+    assert "length: samples 2 for 3" in err
+    assert json.loads(out)["quick"][-1] == "length: samples 2 for 3"
+    _, out, err = said("measure", "zoo:grid_all", "--samples", "5", "--json")
+    assert json.loads(out)["measurements"]["count@1"]["n"] == 5
+    assert "samples" not in err
+    _, out, err = said("measure", "zoo:grid_all", "--full", "--json")
+    assert json.loads(out)["measurements"]["count@1"]["n"] == 3
+    assert "quick" not in json.loads(out)
+    assert err == ""
+
+
+def test_the_declared_sampler_is_there_for_reference(said: Said):
+    words = ["measure", "zoo:grid_all", "--what", "length", "--json"]
+    value = {}
+    for name in ("quick", "declared"):
+        printed = json.loads(said(*words, "--sampler", name)[1])
+        value[name] = printed["measurements"]["count@1"]["value"]
+    assert value["quick"] != value["declared"]
+    full = json.loads(said(*words, "--full")[1])
+    assert full["measurements"]["count@1"]["value"] == value["declared"]
+
+
+def test_what_takes_long_says_so_first(said: Said, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(console, "LONG", 0)
+    said("sample", "zoo:grid_all", "--out", "x.png", "--count", "2")
+    _, out, err = said("measure", "zoo:grid_all", "--what", "steps", "--json")
+    assert "zoo:grid_all takes about 0.0 s here, by a short warm-up" in err
+    assert json.loads(out)
+
+
+def test_the_time_of_samples_is_that_of_their_evaluations(monkeypatch: pytest.MonkeyPatch):
+    model = load("zoo:grid_all").of_steps(6)
+    monkeypatch.setattr("recombine.run.model.warm", lambda work: work() * 0 + 0.5)
+    condition = torch.zeros(10, 16, 16)
+    # Four images in half a second, eleven evaluations each, ten images.
+    assert model.seconds(condition) == pytest.approx(0.5 / 4 * 11 * 10)
+    assert model.seconds(condition[:2]) == pytest.approx(0.5 * 11)
 
 
 @pytest.mark.parametrize(
@@ -315,3 +370,53 @@ def test_the_bar_may_start_anew(said: Said, monkeypatch: pytest.MonkeyPatch):
         watch(2.0, 4)
         watch(4.0, 4)
         watch(1.0, 8)
+
+
+# Several models, folders, files that are there
+
+
+def test_models_draw_side_by_side_into_a_folder_and_nothing_is_replaced(said: Said):
+    words = ["sample", "zoo:grid_all", "zoo:grid_one", "--at", "0.2,0.4", "--count", "2"]
+    assert said(*words, "--out", "both", "--scale", "1")[0] == 0
+    names = [
+        f"zoo_{each}-000{number}.png" for each in ("grid_all", "grid_one") for number in (0, 1)
+    ]
+    assert sorted(path.name for path in Path("both").iterdir()) == sorted([*names, "sheet.png"])
+    assert opened("both/sheet.png").size == (2 * SIZE + 2, 2 * SIZE + 2)
+    tile = opened("both/sheet.png").crop((0, SIZE + 2, SIZE, 2 * SIZE + 2))
+    assert tile.tobytes() == opened(f"both/{names[2]}").tobytes()
+    before = Path("both/sheet.png").read_bytes()
+    code, _, err = said(*words, "--out", "both", "--scale", "1", "--seed", "9")
+    assert (code, err) == (2, f"recombine: both/{names[0]} is there already; --force replaces it\n")
+    assert Path("both/sheet.png").read_bytes() == before
+    assert said(*words, "--out", "both", "--scale", "1", "--seed", "9", "--force")[0] == 0
+    assert Path("both/sheet.png").read_bytes() != before
+
+
+def test_a_picture_that_is_there_is_kept(said: Said):
+    Path("x.png").write_text("mine")
+    code, _, err = said("sample", "zoo:grid_all", "--out", "x.png")
+    assert (code, err) == (2, "recombine: x.png is there already; --force replaces it\n")
+    assert Path("x.png").read_text() == "mine"
+
+
+def test_guidance_changes_the_samples(said: Said):
+    words = ["sample", "zoo:grid_all", "--at", "0.2,0.4", "--scale", "1"]
+    said(*words, "--out", "plain.png")
+    said(*words, "--guidance", "1", "--out", "one.png")
+    said(*words, "--guidance", "4", "--out", "four.png")
+    apart = ImageChops.difference(opened("plain.png"), opened("one.png"))
+    assert max(high for _, high in apart.getextrema()) <= 2
+    assert opened("plain.png").tobytes() != opened("four.png").tobytes()
+
+
+def test_concepts_are_for_models_conditioned_on_factors(said: Said):
+    for words, complaint in (
+        (["--as", "cube"], "conditioned on places, not on factors"),
+        (["--as", "rhombus"], "'rhombus' is no concept of this model's world (shape: "),
+        (["--as", "cube,sphere"], "--as names each factor once; got 'cube,sphere'"),
+        (["--as", "cube", "--at", "0.1,0.2"], "--at and --as exclude each other"),
+    ):
+        code, _, err = said("sample", "zoo:grid_all", *words, "--out", "some")
+        assert code == 2
+        assert complaint in err

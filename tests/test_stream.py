@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from dataset_files import write_celeba, write_clevr, write_shapes3d
+from dataset_files import write_celeba, write_clevr, write_images, write_shapes3d
 from recombine.data import Batch, Source, Stream
 from recombine.split import CountSplit, leaks
 from recombine.worlds.circles import Circles
 from recombine.worlds.clevr import Clevr
 from recombine.worlds.files.celeba import CELEBA, CelebA
 from recombine.worlds.files.clevr_v1 import ClevrV1
+from recombine.worlds.files.images import ImageFolder
 from recombine.worlds.files.shapes3d_h5 import Shapes3DFile
 from recombine.worlds.shapes2d import Shapes2D
 
@@ -24,6 +25,7 @@ SOURCES: dict[str, Callable[[Path], Source]] = {
     "clevr": lambda folder: Clevr(size=16, objects=(1, 2)),
     "celeba": lambda folder: CelebA(write_celeba(folder / "celeba"), part="test", size=16),
     "shapes3d_h5": lambda folder: Shapes3DFile(write_shapes3d(folder / "3dshapes.h5")),
+    "image_folder": lambda folder: ImageFolder(write_images(folder / "own", 2), size=16),
     "clevr_v1": lambda folder: ClevrV1(write_clevr(folder / "CLEVR_v1.0"), size=16),
 }
 

@@ -163,7 +163,7 @@ def test_a_page_without_markers_stays_as_it_is():
 
 
 def test_a_table_of_nothing_says_so():
-    assert written(filled("objectives", TABLE)) == "Nothing is on record yet."
+    assert written(filled("factorial_effects", TABLE)) == "Nothing is on record yet."
 
 
 @pytest.mark.parametrize(
@@ -214,12 +214,15 @@ def test_names_are_escaped_for_latex():
 
 # The repository
 
+AWAITED = ("factorial_effects",)
+"""Tables of studies that are declared and wait for a GPU."""
+
 
 def test_every_declared_table_is_filled_in_from_the_results_of_the_repository():
     table = records()
     for name in TEMPLATES:
         shown = filled(name, table)
-        assert shown.rows or name == "objectives", name
+        assert shown.rows or name.startswith(AWAITED), name
         assert all(len(row) == len(shown.head) for row in shown.rows), name
         # No column is empty: a misspelled measurement would be one.
         columns = zip(*shown.rows, strict=True)

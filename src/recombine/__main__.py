@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from recombine import commands
+from recombine import commands, own
 from recombine.commands import COMMANDS
 from recombine.commands.console import say
 from recombine.report.words import nearest
@@ -27,23 +27,30 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         code = dispatched(list(sys.argv[1:] if words is None else words))
         sys.stdout.flush()
-    except ValueError as error:
-        return _said(error, WRONG_USE)
     except BrokenPipeError:
         # The reader left, as `head` does; Python would complain when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except (OSError, ImportError) as error:
-        return _said(error, FAILED)
-    except RuntimeError as error:
-        from torch import OutOfMemoryError  # here, as torch takes seconds to import
-
-        if not isinstance(error, OutOfMemoryError):
-            raise
-        return _said(error, FAILED)
     except KeyboardInterrupt:
         return _said("interrupted", INTERRUPTED)
+    except Exception as error:
+        if (blamed := own.blamed(error)) and not is_of_memory(error):
+            return _said(blamed, WRONG_USE)
+        if isinstance(error, ValueError):
+            return _said(error, WRONG_USE)
+        if not (isinstance(error, OSError | ImportError) or is_of_memory(error)):
+            raise
+        return _said(error, FAILED)
     return code
+
+
+def is_of_memory(error: Exception) -> bool:
+    """Return whether a device has no memory left."""
+    if not isinstance(error, RuntimeError):
+        return False
+    from torch import OutOfMemoryError  # here, as torch takes seconds to import
+
+    return isinstance(error, OutOfMemoryError)
 
 
 def dispatched(words: Sequence[str]) -> int:

@@ -12,7 +12,6 @@ from torch import Tensor
 from recombine import studies, zoo
 from recombine.condition import Conditioner
 from recombine.data import Source
-from recombine.measure.fit import fit_of
 from recombine.measurement import Measurement
 from recombine.run import Model, Plan, Settings, loaded, machine, planned, together
 from recombine.run.model import MEASURING, chosen_measure, load, stream
@@ -74,7 +73,7 @@ class Foreign:
 
     def reader(self, name: str) -> Any:
         """Return a shipped reader, or the fit of this world."""
-        return fit_of(self.training.world) if name == "fit" else zoo.reader(name, self.device)
+        return zoo.reader(name, self.device, self.training.world)
 
     def watch(self, done: float, total: int) -> None:
         """Show nothing."""

@@ -13,11 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from recombine import spelling
-from recombine.draw import bits, whole
-from recombine.scene import Factor, Scenes, World
-
-# Neighbours stay neighbours with probability 1/2 in a round.
-_ROUNDS = 24
+from recombine.draw import shuffled
+from recombine.scene import Concepts, Factor, Scenes, World
 
 
 @runtime_checkable
@@ -46,6 +43,24 @@ class Files(Protocol):
 
     def image_of(self, number: Int[Tensor, " batch"]) -> Float[Tensor, "batch 3 height width"]:
         """Return these pictures, sRGB in [0, 1], on the device of the numbers."""
+
+
+@runtime_checkable
+class LabelledFiles(Files, Protocol):
+    """Files of one object each, some of which are for testing: what a reader is measured on.
+
+    They are a dataclass, so that `replace(files, part="test", among=...)` has the others.
+    """
+
+    @property
+    def part(self) -> str:
+        """Which files: "train" or "test"."""
+
+    @property
+    def among(self) -> tuple[Concepts, ...]:
+        """Of which compositions; empty: of all."""
+
+    def __hash__(self) -> int: ...
 
 
 Source: TypeAlias = World | Files
@@ -157,22 +172,3 @@ def batch_of(source: Source, index: Int[Tensor, " batch"], seed: int) -> Batch:
         return Batch(source.image_of(number), source.scenes_of(number), index)
     scenes = source.scenes(index, seed)
     return Batch(source.image(scenes), scenes, index)
-
-
-def shuffled(index: Int[Tensor, " batch"], seed: int, length: int) -> Int[Tensor, " batch"]:
-    """Return the file each scene number stands for: every file once, then all in a new order.
-
-    A swap-or-not shuffle (Hoang, Morris and Rogaway 2012): each round pairs the files, and a coin
-    per pair decides whether the two change places. Any number can be looked up, nothing is stored.
-    """
-    if length < 1:
-        raise ValueError(f"a stream needs at least 1 file to draw from; got {length}")
-    epoch, number = index // length, index % length
-    rounds = torch.arange(_ROUNDS)
-    first = epoch * length
-    for each, key in zip(rounds, whole(seed, epoch, rounds, length).unbind(1), strict=True):
-        partner = (key - number) % length
-        # Both of a pair toss the coin of the later one, or two files could end in one place.
-        coin = bits(seed, first + torch.maximum(number, partner), _ROUNDS + each)
-        number = torch.where(coin < 0, partner, number)
-    return number

@@ -225,8 +225,9 @@ def _checked(sigma: Tensor, x: Tensor) -> Tensor:
 
 
 def _readable(value: Tensor) -> bool:
-    """Return whether values can be looked at: not inside a compiled or captured graph."""
-    if torch.compiler.is_compiling():
+    """Return whether values can be looked at: not in a vmap or a graph that is being made."""
+    tracing = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
+    if tracing or torch.compiler.is_compiling() or torch._C._functorch.is_batchedtensor(value):
         return False
     return not (value.is_cuda and torch.cuda.is_current_stream_capturing())
 

@@ -10,6 +10,8 @@ from torch import Tensor
 
 _ODD = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+# Neighbours stay neighbours with probability 1/2 in a round of a shuffle.
+_ROUNDS = 24
 
 
 def _signed(value: int) -> int:
@@ -53,3 +55,22 @@ def whole(
     """Return whole numbers in [0, below)."""
     # 31 bits times a small number fits in 63; the bias is below / 2^31.
     return (_shifted(bits(seed, index, draw), 33) * below) >> 31
+
+
+def shuffled(index: Int[Tensor, " batch"], seed: int, length: int) -> Int[Tensor, " batch"]:
+    """Return the file each scene number stands for: every file once, then all in a new order.
+
+    A swap-or-not shuffle (Hoang, Morris and Rogaway 2012): each round pairs the files, and a coin
+    per pair decides whether the two change places. Any number can be looked up, nothing is stored.
+    """
+    if length < 1:
+        raise ValueError(f"a stream needs at least 1 file to draw from; got {length}")
+    epoch, number = index // length, index % length
+    rounds = torch.arange(_ROUNDS)
+    first = epoch * length
+    for each, key in zip(rounds, whole(seed, epoch, rounds, length).unbind(1), strict=True):
+        partner = (key - number) % length
+        # Both of a pair toss the coin of the later one, or two files could end in one place.
+        coin = bits(seed, first + torch.maximum(number, partner), _ROUNDS + each)
+        number = torch.where(coin < 0, partner, number)
+    return number

@@ -1,10 +1,12 @@
 """A training step as one CUDA graph: small networks wait for launches, and a graph has only one."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from recombine.train import Step
+from recombine.train import OneStep
 
 
 class GraphedStep:
@@ -15,7 +17,7 @@ class GraphedStep:
     scratch memory for each stream, which graphs that are replayed at the same time must not share.
     """
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: OneStep) -> None:
         self.step = step
         self.side: torch.cuda.Stream | None = None
         self.batch: tuple[Tensor, Tensor] | None = None
@@ -23,7 +25,7 @@ class GraphedStep:
 
     def __call__(
         self, image: Shaped[Tensor, " batch *image"], condition: Shaped[Tensor, " batch *condition"]
-    ) -> Float[Tensor, ""]:
+    ) -> Float[Tensor, "*run"]:
         """Change the weights and return the loss before the change."""
         if self.batch is None:
             self.batch = (image.clone(), condition.clone())
@@ -36,7 +38,12 @@ class GraphedStep:
         graph.replay()
         return loss.clone()
 
-    def set_rate(self, rate: float) -> None:
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """Where the random numbers come from."""
+        return self.step.generators
+
+    def set_rate(self, rate: Any) -> None:
         """Set the learning rate of the steps to come."""
         self.step.set_rate(rate)
 
@@ -51,7 +58,8 @@ class GraphedStep:
 
     def _record(self, image: Tensor, condition: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.step.generator)
+        for generator in self.generators:
+            graph.register_generator_state(generator)
         with torch.cuda.graph(graph, stream=self.side):
             loss = self.step(image, condition)
         return graph, loss

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+SceneNumbers: TypeAlias = Int[Tensor, " batch"] | Sequence[int]
+"""The numbers of scenes: a tensor, or a list such as [0, 1]."""
 Concepts: TypeAlias = tuple[str, ...]
 """One concept per factor, in the order of the world's factors: ("circle", "red", "large")."""
 
@@ -111,6 +113,11 @@ def concatenate(parts: Sequence[Scenes]) -> Scenes:
             for field in fields(Scenes)
         }
     )
+
+
+def as_numbers(index: SceneNumbers) -> Int[Tensor, " batch"]:
+    """Return the numbers of scenes as a tensor; those of a list are on the CPU."""
+    return index if isinstance(index, Tensor) else torch.tensor(index, dtype=torch.long)
 
 
 @runtime_checkable

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-_SHAPE_AT = {torch.rand: 0, torch.randn: 0, torch.randint: -1}
-"""Which argument is the shape, of each draw that can be shared."""
+SHAPE_AT = {torch.rand: 0, torch.randn: 0, torch.randint: -1}
+"""Which argument is the shape, of each draw that can be shared or stacked."""
 
 
 class SharedDraws(TorchFunctionMode):
@@ -26,10 +26,10 @@ class SharedDraws(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.processes == 1 or kwargs.get("generator") is None:
             return function(*args, **kwargs)
-        if function not in _SHAPE_AT:
-            known = ", ".join(each.__name__ for each in _SHAPE_AT)
+        if function not in SHAPE_AT:
+            known = ", ".join(each.__name__ for each in SHAPE_AT)
             raise ValueError(f"processes can share {known}; got {function.__name__}")
-        at = _SHAPE_AT[function]
+        at = SHAPE_AT[function]
         rows, *others = args if isinstance(args[at], int) else args[at]
         whole = function(*args[:at], (rows * self.processes, *others), **kwargs)
         return whole[self.process :: self.processes]

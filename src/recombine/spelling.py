@@ -47,7 +47,7 @@ def whole(value: Any) -> str:
 
 
 def brief(value: Any) -> str:
-    """Return a declared value on one line: its size, what is not as usual, and how long lists are."""
+    """Return a declared value on one line: its size, what is unusual, and how long lists are."""
     parts = []
     for each in fields(value):
         given = getattr(value, each.name)

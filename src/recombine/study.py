@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 import torch
 
 from recombine.measure.subject import Findings, Measure
+from recombine.own import OwnFile
 from recombine.sample.heun import HEUN, Sampler
 from recombine.sample.unmask import Unmask
 from recombine.training import Training
@@ -110,7 +111,7 @@ class Study:
     """A question, its axes, and its cells by key.
 
     `headline` names the measurements that answer the question, `cost` says in words what a cell
-    takes, `note` is printed beside every number of the study.
+    takes, `note` is printed beside every number of the study. `file` is where a user declares it.
     """
 
     question: str
@@ -120,6 +121,7 @@ class Study:
     headline: tuple[str, ...] = ()
     cost: str = ""
     note: str = ""
+    file: OwnFile | None = None
 
     def title(self, key: str) -> str:
         """Return what the levels of a cell say, as one line."""

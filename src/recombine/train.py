@@ -1,7 +1,8 @@
 """The training loop. There is one, and the caller watches it, saves it and stops it.
 
 It reads from the top: `train` takes steps, `Step` is one of them. What makes it fast stands apart:
-graph.py records a step as a CUDA graph, share.py shares its random draws among processes.
+graph.py records a step as a CUDA graph, share.py shares its random draws among processes,
+stacked.py takes the steps of many small runs as one.
 """
 
 import signal
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import cos, pi
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float, Shaped
@@ -21,7 +22,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 def train(
     step: "OneStep",
     batches: Iterable[tuple[Tensor, Tensor]],
-    rate: Callable[[int], float],
+    rate: Callable[[int], Any],
     steps: range,
 ) -> Iterator["Taken"]:
     """Take these steps, counted from 1, one batch of images and conditions each; yield after it."""
@@ -62,10 +63,13 @@ class Step:
             loss = self.objective(denoiser, seen, condition, generator=self.generator, **besides)
         weights.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(weights.denoiser.parameters(), self.clip)
-        weights.optimizer.step()
-        weights.update_average()
+        weights.descend(self.clip)
         return loss.detach()
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """Where the random numbers come from."""
+        return (self.generator,)
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the steps to come."""
@@ -102,6 +106,12 @@ class Weights:
         average = AveragedModel(denoiser).requires_grad_(False).eval()
         return cls(denoiser, optimizer, average, ema)
 
+    def descend(self, clip: float) -> None:
+        """Change the weights by their gradients, no longer than `clip`, and then the average."""
+        nn.utils.clip_grad_norm_(self.denoiser.parameters(), clip)
+        self.optimizer.step()
+        self.update_average()
+
     def update_average(self) -> None:
         """Move the average towards the weights, without torch's own looks at numbers."""
         average, current = tuple(self.average.parameters()), tuple(self.denoiser.parameters())
@@ -111,18 +121,28 @@ class Weights:
 
 @dataclass(frozen=True)
 class Taken:
-    """What happened in one step; the loss stays on its device until somebody reads it."""
+    """What happened in one step; the loss stays on its device until somebody reads it.
+
+    A stack of runs has a loss for each.
+    """
 
     index: int
-    loss: Float[Tensor, ""]
+    loss: Float[Tensor, "*run"]
 
 
+@runtime_checkable
 class OneStep(Protocol):
-    """A `Step`, or one that is recorded as a graph (graph.py)."""
+    """A `Step`, one of many runs (stacked.py), or either recorded as a graph (graph.py).
+
+    A rate is a number, or a list with one for each run.
+    """
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]: ...
 
     def __call__(self, image: Tensor, condition: Tensor, /) -> Tensor: ...
 
-    def set_rate(self, rate: float, /) -> None: ...
+    def set_rate(self, rate: Any, /) -> None: ...
 
 
 Decay: TypeAlias = Callable[[int, int], float]

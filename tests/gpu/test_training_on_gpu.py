@@ -157,7 +157,7 @@ def test_a_stopped_run_goes_on():
 def test_jepa_learns_the_same_from_a_compiled_average(tmp_path: Path):
     found = []
     for compiled in (False, True):
-        plan = planned("maskgit_jepa", 20)
+        plan = planned("maskgit-jepa", 20)
         out = tmp_path / str(compiled)
         ran([plan], out, compiled)
         lines = (plan.folder(out) / "metrics.jsonl").read_text().splitlines()
@@ -167,8 +167,8 @@ def test_jepa_learns_the_same_from_a_compiled_average(tmp_path: Path):
 
 
 def planned(key: str, steps: int) -> Plan:
-    """Return the plan of a model of the objectives study, of which nothing is measured."""
-    plan = run.planned("objectives", studies.load("objectives"), key, overrides={"steps": steps})
+    """Return the plan of a model of the study of coverage, of which nothing is measured."""
+    plan = run.planned("coverage", studies.load("coverage"), key, overrides={"steps": steps})
     return replace(plan, declared=replace(plan.trained, measures=(), milestones=()))
 
 
@@ -188,7 +188,7 @@ def test_runs_at_once_are_the_runs_alone(tmp_path: Path):
 
     At the size of the study: there matrix products use scratch memory, which none may share.
     """
-    plans = [planned(*each) for each in (("dit_vq", 60), ("maskgit", 200), ("mar", 200))]
+    plans = [planned(*each) for each in (("dit", 60), ("maskgit", 200), ("mar", 200))]
     for plan in plans:
         ran([plan], tmp_path / "alone")
     ran(plans, tmp_path / "together")

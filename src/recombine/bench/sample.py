@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from recombine import run
 from recombine.bench import peer
 from recombine.bench.timing import over, speed
-from recombine.denoiser import Preconditioned
+from recombine.denoiser import Denoiser, Preconditioned
 from recombine.measurement import Measurement
 from recombine.models.unet import STUDY_UNET
-from recombine.run.devices import channels_last
-from recombine.sample.heun import Sampler
+from recombine.run.devices import channels_last, shortened
+from recombine.sample.heun import Sampler, quick
 
 GPU_STEPS, CPU_STEPS = 8, 2
 """Enough to time; the time of a step does not depend on their number."""
@@ -27,6 +27,8 @@ def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
             ours(STUDY_UNET.build(), 256, batch, device), batch, seconds
         )
     }
+    if device.type == "cpu":
+        found |= beside_declared(device, seconds)
     if peer.available():
         matched = speed(ours(peer.OURS.build(), peer.NUMBERS, batch, device), batch, seconds)
         theirs = speed(diffusers(batch, device), batch, seconds)
@@ -34,6 +36,29 @@ def measured(device: torch.device, seconds: float) -> dict[str, Measurement]:
         found["images_per_second@diffusers"] = theirs
         found["ratio@diffusers"] = over(matched, theirs)
     return found
+
+
+def beside_declared(device: torch.device, seconds: float) -> dict[str, Measurement]:
+    """Measure the quick sampler beside the one that studies declare, and once more beside itself.
+
+    The second ratio says how far the first may be chance.
+    """
+    declared, batch = Sampler(steps=18), 4
+    denoiser = ready(Preconditioned(STUDY_UNET.build()), device)
+    condition, seeds = torch.rand(batch, 256), torch.arange(batch)
+
+    def rate(sampler: Sampler, denoiser: Denoiser) -> Measurement:
+        draw = sampler.generator(denoiser, (3, 64, 64), batch)
+        return speed(partial(draw.seeded, condition, seeds), batch, seconds)
+
+    whole = rate(declared, denoiser)
+    first, again = (rate(quick(declared), shortened(denoiser)) for _ in range(2))
+    return {
+        "images_per_second@declared": whole,
+        "images_per_second@quick": first,
+        "ratio@declared": over(first, whole),
+        "ratio@itself": over(again, first),
+    }
 
 
 def ours(raw: nn.Module, numbers: int, batch: int, device: torch.device) -> Callable[[], object]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
-from recombine.bench import linear, local, locality, render, sample, train
+from recombine.bench import linear, local, locality, render, sample, stacked, train
 from recombine.commands import choice
 from recombine.commands.console import print_json, say
 from recombine.commands.grammar import UNSET, Device, Json
@@ -23,6 +23,7 @@ from recombine.worlds.clevr import Clevr
 
 OTHERS = {
     "train": train.measured,
+    "stacked": stacked.measured,
     "sample": sample.measured,
     "local": local.measured,
     "locality": locality.measured,
@@ -44,11 +45,11 @@ class BenchOptions:
     """
 
     what: Annotated[
-        Literal["render", "train", "sample", "local", "locality", "linear"],
+        Literal["render", "train", "stacked", "sample", "local", "locality", "linear"],
         tyro.conf.Positional,
         tyro.conf.arg(metavar="WHAT"),
     ]
-    """What is measured: render, train, sample, local, locality or linear."""
+    """What is measured: render, train, stacked, sample, local, locality or linear."""
     seconds: float = 5.0
     """How long to repeat each measurement."""
     scenes: Annotated[Path | None, UNSET] = None
@@ -71,8 +72,7 @@ def run(options: BenchOptions) -> None:
     if options.save:
         keep([results(options, device, found, time.perf_counter() - started)], options.save)
     if options.json:
-        printed = {name: each.printed for name, each in found.items()}
-        print_json({"subject": options.what, "measurements": printed})
+        print_json(options.what, found)
         return
     for name, each in found.items():
         say(f"{name:38} {quoted(each)}")

@@ -13,7 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from recombine.measurement import Number
+from recombine.measurement import Measurement, Number
+from recombine.report.table import duration
 
 
 def say(message: str) -> None:
@@ -21,8 +22,34 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def print_json(result: Mapping[str, Any]) -> None:
-    """Print one JSON object on standard output."""
+LONG = 20
+"""What may take longer than so many seconds says so before it starts."""
+
+
+def tell_time(seconds: float, what: str = "this") -> None:
+    """Say how long something is going to take, where that is long."""
+    if seconds >= LONG:
+        say(f"{what} takes about {duration(seconds)} here, by a short warm-up")
+
+
+def tell_time_of(things: int, work: Callable[[int], object], what: str) -> None:
+    """Do the work on two of many things, and say how long all of them take."""
+    few = 2
+    if things < 4 * few:
+        return
+    work(few)  # what is slow the first time only
+    started = time.perf_counter()
+    work(few)
+    tell_time((time.perf_counter() - started) / few * things, what)
+
+
+def print_json(subject: str, measured: Mapping[str, Measurement], **others: Any) -> None:
+    """Print one JSON object on standard output: what it is about, numbers, and more.
+
+    docs/json.md says which keys the others are.
+    """
+    values = {name: each.printed for name, each in measured.items()}
+    result = {"subject": subject, "measurements": values, **others}
     print(json.dumps(result, indent=2, allow_nan=False), flush=True)
 
 

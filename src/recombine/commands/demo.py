@@ -1,6 +1,6 @@
 """`recombine demo`: conditioned on nine places after training on at most three, what is drawn?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,8 +8,9 @@ import torch
 
 from recombine import zoo
 from recombine.commands import choice
-from recombine.commands.console import image_progress, print_json, say, show_table
-from recombine.commands.grammar import UNSET, Device, Json
+from recombine.commands.combinations import combinations
+from recombine.commands.console import image_progress, print_json, say, show_table, tell_time
+from recombine.commands.grammar import UNSET, Device, Json, SamplerName
 from recombine.commands.index import listed_world
 from recombine.commands.listing import factors_in_words
 from recombine.commands.measure import chosen_model
@@ -36,6 +37,8 @@ from recombine.worlds import WORLDS
 
 COUNTS = (1, 3, 6, 9)
 SCALE = 8
+PAGE_SECONDS = 10
+"""What the page takes beside the samples, about, on two cores: renders, influence, pictures."""
 HEAD = ("model", "requested", "share found", "all found", "objects")
 TITLE = "Can a model draw nine objects when its training images had at most three?"
 LEAD = (
@@ -71,7 +74,8 @@ class DemoOptions:
     samples: int = 4
     """Images per model and number of objects."""
     steps: Annotated[int | None, UNSET] = None
-    """Steps of the sampler (default: those of the full study)."""
+    """Steps of the sampler (default: those of --sampler)."""
+    sampler: SamplerName = None
     seed: int = 0
     """Which scenes, and which noise to start from."""
     device: Device = None
@@ -86,7 +90,8 @@ def run(options: DemoOptions) -> None:
     with torch.inference_mode():
         visits = tour(options, device)
         picture = png(figure(visits))
-        text = whole_page(visits, options, device)
+        unseen = combinations(options.seed, device)
+        text = whole_page(visits, unseen, options, device)
     options.out.mkdir(parents=True, exist_ok=True)
     write_bytes(options.out / "figure.png", picture)
     report = options.out / "report.html"
@@ -98,25 +103,32 @@ def tour(options: DemoOptions, device: torch.device) -> list[Visit]:
     """Return true renders, and what every model draws of the same scenes from the same noise."""
     reader = zoo.detector()
     say(f"placing {', '.join(map(str, COUNTS))} objects")
-    training = chosen_model(zoo.path(TOUR[0].name), device).training
-    placed = requests(training, COUNTS, options.samples, options.seed, device)
+    models = [
+        chosen_model(zoo.path(stop.name), device, options.steps, sampler=options.sampler)
+        for stop in TOUR
+    ]
+    placed = requests(models[0].training, COUNTS, options.samples, options.seed, device)
+    condition = torch.cat([each.request.condition for each in placed])
+    tell_time(sum(model.seconds(condition) for model in models) + PAGE_SECONDS, "the demo")
     visits = [true_renders(placed, reader)]
-    for stop in TOUR:
+    for stop, model in zip(TOUR, models, strict=True):
         say(f"{stop.name} ({stop.label}) draws {options.samples * len(COUNTS)} images")
         with image_progress(stop.name) as watch:
-            model = chosen_model(zoo.path(stop.name), device, options.steps, watch)
-            answers = drawn(model, placed, reader, options.seed)
+            answers = drawn(replace(model, watch=watch), placed, reader, options.seed)
         visits.append(Visit(stop, answers, study_numbers(stop.name)))
     return visits
 
 
-def whole_page(visits: list[Visit], options: DemoOptions, device: torch.device) -> str:
+def whole_page(
+    visits: list[Visit], unseen: Section, options: DemoOptions, device: torch.device
+) -> str:
     """Return the page: the images, the counts, why, the full study, and how to go on."""
     sections = [
         *images_by_number(visits),
         counts(visits, options, device),
         *dependence(visits),
         study(visits),
+        unseen,
         TRY_IT,
         worlds(options.seed, device),
     ]
@@ -225,12 +237,12 @@ def announce(options: DemoOptions, report: Path, visits: list[Visit]) -> None:
     """Print the table, or the numbers as JSON, and say where the page is."""
     if options.json:
         values = {
-            f"{name}@{answer.objects}@{visit.stop.name}": each.printed
+            f"{name}@{answer.objects}@{visit.stop.name}": each
             for visit in visits
             for answer in visit.answers
             for name, each in answer.measurements.items()
         }
-        print_json({"subject": "demo", "measurements": values, "report": str(report)})
+        print_json("demo", values, report=str(report))
         return
     lines = [
         (visit.stop.name, *(cell.replace(" [", "\n[") for cell in row))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from recombine import zoo
 from recombine.commands import choice
-from recombine.commands.console import image_progress, print_json, say
+from recombine.commands.console import image_progress, print_json, say, tell_time_of
 from recombine.commands.grammar import UNSET, Device, Json
 from recombine.reader import Found, Reader
 from recombine.report.files import new_folder, refuse_occupied
@@ -39,7 +39,11 @@ class DetectOptions:
     Example: recombine detect pictures/clevr_000000.png --json
     """
 
-    images: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES")]
+    images: Annotated[
+        tuple[Path, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="IMAGES", help_behavior_hint="(required)"),
+    ]
     """Images, or folders of images."""
     threshold: Annotated[float | None, UNSET] = None
     """Leave out objects of a lower confidence, from 0 to 1 (default: the detector's own)."""
@@ -58,6 +62,8 @@ def run(options: DetectOptions) -> None:
         refuse_twins(paths)
     reader: Reader = chosen_reader(options.threshold)
     read: list[dict[str, Any]] = []
+    first = pixels(opened(paths[0])).to(device)
+    tell_time_of(len(paths), lambda few: [reader(first) for _ in range(few)], "reading")
     folder = nullcontext() if options.out is None else new_folder(options.out)
     with folder as partial, image_progress("reading") as watch:
         for number, path in enumerate(paths, 1):
@@ -70,7 +76,7 @@ def run(options: DetectOptions) -> None:
             read.append({"image": str(path), "known": known, "objects": objects})
             watch(number, len(paths))
     if options.json:
-        print_json({"subject": f"{zoo.PREFIX}detector", "measurements": {}, "images": read})
+        print_json(f"{zoo.PREFIX}detector", {}, images=read)
     else:
         print("\n\n".join(table(*each.values()) for each in read))
     if options.out is not None:

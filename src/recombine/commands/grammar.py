@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -139,6 +139,14 @@ Device: TypeAlias = Annotated[
     UNSET,
     tyro.conf.arg(
         help="Where to compute: cpu, cuda, cuda:1 (default: the accelerator if there is one)."
+    ),
+]
+SamplerName: TypeAlias = Annotated[
+    Literal["quick", "declared"] | None,
+    UNSET,
+    tyro.conf.arg(
+        help="declared is that of the study, quick takes a few steps of it, in bf16 where a CPU "
+        "has that (default: quick on a CPU, otherwise declared). docs/speed.md compares them."
     ),
 ]
 Json: TypeAlias = Annotated[

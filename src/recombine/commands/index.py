@@ -35,7 +35,10 @@ def listed_world(world: "World") -> dict[str, Any]:
 
 
 def listed_study(study: "Study") -> dict[str, Any]:
-    """Return what each level of each axis says, the levels of each cell, and what it costs."""
+    """Return what each level of each axis says, levels and world of each cell, and what it costs.
+
+    A cell without a training has no world.
+    """
     axes = {
         name: {key: level.says for key, level in axis.levels.items()}
         for name, axis in study.axes.items()
@@ -44,6 +47,11 @@ def listed_study(study: "Study") -> dict[str, Any]:
         "question": study.question,
         "axes": axes,
         "cells": {key: dict(levels) for key, levels in study.levels.items()},
+        "worlds": {
+            key: training.world.name if training else "closed form"
+            for key, cell in study.cells.items()
+            for training in [getattr(cell, "training", None)]
+        },
         "headline": list(study.headline),
         "cost": study.cost,
     }

@@ -9,6 +9,7 @@ from typing import Annotated
 import pandas as pd
 import tyro
 
+from recombine import own
 from recombine.commands.console import print_json, say, show_table
 from recombine.commands.grammar import UNSET, Names
 from recombine.report.queries import ByCell, Shown, finals, samples, value
@@ -29,7 +30,7 @@ class RecordsOptions:
     study: Annotated[
         str | None, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY", help_behavior_hint="")
     ] = None
-    """A study, such as length (default: all)."""
+    """A study, such as length, or the file of yours that declares one (default: all)."""
     cell: Annotated[Names, UNSET] = ()
     """Cells, such as grid_all,grid_one*."""
     measurement: Annotated[Names, UNSET] = ()
@@ -42,6 +43,8 @@ class RecordsOptions:
     """Print every row, curves included, as one JSON object."""
     latex: bool = False
     """Print the table as LaTeX."""
+    yaml: bool = False
+    """Print every final number as YAML for a model hub: a model-index, with intervals and n."""
     parquet: Annotated[Path | None, UNSET] = None
     """Write every row, curves included, to this file of Parquet."""
     keep: Annotated[Path | None, UNSET] = None
@@ -50,21 +53,24 @@ class RecordsOptions:
 
 def run(options: RecordsOptions) -> None:
     """Print the rows that are wanted, or a table of them."""
-    table = records(options.study, options.where)
+    study = options.study and own.folder_of(options.study)
+    table = records(study, options.where)
     table = matching(matching(table, "cell", options.cell), "measurement", options.measurement)
     if options.keep is not None:
-        kept(options.where, options.study, options.keep)
+        kept(options.where, study, options.keep)
     if options.csv:
         print(table.to_csv(index=False), end="")
     elif options.json:
         rows = table.astype(object).where(table.notna(), None).to_dict("records")
-        print_json({"subject": "records", "rows": rows})
+        print_json("records", {}, rows=rows)
     elif options.parquet is not None:
         try:
             table.to_parquet(options.parquet, index=False)
         except ImportError as error:
             message = "Parquet is written by pyarrow: pip install 'recombine[parquet]'"
             raise ImportError(message) from error
+    elif options.yaml:
+        print(as_yaml(table), end="")
     elif options.latex:
         shown = overview(table, options)
         print(latex(shown.head, shown.rows))
@@ -73,6 +79,19 @@ def run(options: RecordsOptions) -> None:
         show_table(shown.head, [[cell.replace("`", "") for cell in row] for row in shown.rows])
         if shown.note:
             say(shown.note)
+
+
+def as_yaml(table: pd.DataFrame) -> str:
+    """Return the final numbers for a model hub; a study that is not here has an unknown world."""
+    from recombine.commands import index  # here, as only hubs need them
+    from recombine.report import hub
+
+    known = index.read()["studies"]
+    about = {}
+    for study, cell in table[["study", "cell"]].drop_duplicates().itertuples(index=False):
+        of = known.get(study, {"question": study, "worlds": {}})
+        about[study, cell] = hub.Task(study, of["question"], of["worlds"].get(cell, "unknown"))
+    return hub.model_index(table, about)
 
 
 def matching(table: pd.DataFrame, column: str, names: Sequence[str]) -> pd.DataFrame:

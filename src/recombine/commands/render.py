@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PureWindowsPath
 from typing import Annotated, Any, TypeAlias
 
@@ -11,7 +12,7 @@ import torch
 import tyro
 
 from recombine.commands import choice
-from recombine.commands.console import image_progress, print_json, say
+from recombine.commands.console import image_progress, print_json, say, tell_time_of
 from recombine.commands.grammar import UNSET, Device, Json, Names
 from recombine.measurement import Measurement
 from recombine.report.files import naming, new_folder, refuse_occupied
@@ -67,9 +68,11 @@ def run(options: RenderOptions) -> None:
     device = choice.chosen_device(options.device)
     refuse_occupied(folder)
     total, parts = chosen_scenes(options, world, device)
+    first = next(parts)
+    tell_time_of(total, lambda few: world.image(first[1][:few]), f"rendering {world.name}")
     started = time.perf_counter()
     with new_folder(folder) as partial, image_progress(f"rendering {world.name}") as watch:
-        for images in written(world, parts, partial):
+        for images in written(world, chain([first], parts), partial):
             watch(images, total)
     report(options, world, total, folder, time.perf_counter() - started)
 
@@ -180,16 +183,9 @@ def report(options: RenderOptions, world: World, total: int, folder: Path, secon
     """Say what was written, where, and how fast."""
     speed = total / seconds
     if options.json:
-        measured = Measurement(speed, None, None, n=total).printed
-        print_json(
-            {
-                "subject": world.name,
-                "measurements": {"images_per_second": measured},
-                "images": total,
-                "folder": str(folder),
-                "scenes": str(folder / SCENES),
-            }
-        )
+        measured = {"images_per_second": Measurement(speed, None, None, n=total)}
+        paths = {"folder": str(folder), "scenes": str(folder / SCENES)}
+        print_json(world.name, measured, images=total, **paths)
     else:
         plural = "" if total == 1 else "s"
         say(f"{total:,} image{plural} and {SCENES} are in {folder} ({speed:,.0f} images/s)")

@@ -1,5 +1,6 @@
 """`recombine run`: train or go on training, measure, and keep the results."""
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -10,25 +11,29 @@ import tyro
 from rich.progress import Progress
 
 from recombine import run as runner
-from recombine import studies, views
+from recombine import studies
 from recombine.commands import choice, console
 from recombine.commands.console import print_json, say
-from recombine.commands.grammar import UNSET, Device, Json
+from recombine.commands.grammar import UNSET, Device, Json, Names
 from recombine.commands.parse import overridden
 from recombine.figures import draw
+from recombine.report.files import naming
 from recombine.report.table import duration, quoted
-from recombine.run import Kept, Plan
+from recombine.run import Kept, Plan, estimate, needs
 from recombine.study import Cell
 
 FAILED, INTERRUPTED = 1, 130
+A_DAY = 86_400
+"""Seconds of training on a CPU from which on it takes --yes."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """Train, measure and keep the results in runs/STUDY/CELL/seedK.
 
-    The same command again goes on where it stopped. STUDY alone is all its cells. Further options
-    change fields of the training's budget (--steps 500, --learning-rate 3e-4, ...), or of what is
+    The same command again goes on where it stopped. STUDY alone is all its cells; a study of yours
+    is named by its file (my_study.py; recombine new study writes one). Further options change
+    fields of the training's budget (--steps 500, --learning-rate 3e-4, ...), or of what is
     computed (recombine run swing_by:base --means 1,3); recombine list STUDY names the cells.
 
     Example: recombine run toy --seeds 0-2 --tiny
@@ -50,7 +55,15 @@ class RunOptions:
     eager: bool = False
     """Do not compile on a GPU."""
     together: int = 1
-    """Train so many runs at once, a step of each in turn: small networks leave a GPU idle."""
+    """Train so many runs at once: small networks leave a GPU idle.
+
+    Runs that differ in no more than world, seed and learning rate are stacked: they take each step
+    as one, and their numbers are those of runs alone up to rounding. Others take turns.
+    """
+    log: Annotated[Names, UNSET] = ()
+    """Also report to csv (log.csv of the run), tensorboard, trackio or wandb, or to several."""
+    yes: bool = False
+    """Train on a CPU even if it takes a day or more."""
     json: Json = False
 
 
@@ -58,6 +71,7 @@ def run(options: RunOptions, words: Sequence[str] = ()) -> int:
     """Run every cell with every seed, and draw the figures."""
     plans = planned(options, words)
     trained = [plan for plan in plans if isinstance(plan.declared, Cell)]
+    say_how_long(trained, options)
     done: list[tuple[Plan, Kept]] = []
     try:
         for plan in plans:
@@ -72,7 +86,12 @@ def run(options: RunOptions, words: Sequence[str] = ()) -> int:
     drawn = figures(done, options.out)
     if options.json and done:
         runs = [described(*each) for each in done]
-        print_json({**(runs[0] if len(runs) == 1 else {"runs": runs}), "figures": drawn})
+        (plan, kept), one = done[0], len(done) == 1
+        measured = kept.measurements if one else {}
+        kinds = ("seed", "note") if one else ()
+        others = {name: runs[0][name] for name in kinds if name in runs[0]}
+        others |= {} if one else {"runs": runs}
+        print_json(plan.name if one else "run", measured, **others, figures=drawn)
     return 0
 
 
@@ -80,12 +99,12 @@ def train(plans: Sequence[Plan], options: RunOptions) -> list[tuple[Plan, Kept]]
     """Train and measure, so many at once; print what came out of each."""
     done: list[tuple[Plan, Kept]] = []
     accelerator = runner.machine(choice.chosen_device(options.device))
-    kept_as = options.out, options.save_every, not options.eager
+    kept_as, log = (options.out, options.save_every, not options.eager), options.log
     try:
-        for at in range(0, len(plans), options.together):
-            group = plans[at : at + options.together]
+        alone = accelerator.num_processes == 1
+        for group in runner.groups(plans, options.together, stacked=alone):
             with console.bar(hidden=not accelerator.is_main_process) as bar:
-                settings = [runner.Settings(*kept_as, watching(plan, bar)) for plan in group]
+                settings = [runner.Settings(*kept_as, watching(plan, bar), log) for plan in group]
                 found = runner.together(group, accelerator, settings)
             for plan, kept in zip(group, found, strict=True):
                 if kept:
@@ -104,7 +123,21 @@ def computed(plan: Plan, options: RunOptions) -> Kept:
         def watch(done: int, of: int) -> None:
             bar.update(task, completed=done, total=of)
 
-        return runner.compute(plan, choice.chosen_device(options.device), options.out, watch)
+        device = choice.chosen_device(options.device)
+        return runner.compute(plan, device, options.out, watch, options.log)
+
+
+def say_how_long(plans: Sequence[Plan], options: RunOptions) -> None:
+    """Say how long the training would take on a CPU; refuse a day or more without --yes."""
+    if options.tiny or choice.chosen_device(options.device).type != "cpu":
+        return
+    if not (expected := estimate.seconds(plans, options.out)):
+        return
+    says = f"the training takes about {duration(expected)} on this CPU"
+    if expected >= A_DAY and not options.yes:
+        words = "add --yes to start it all the same, or use a GPU, --tiny or fewer --steps"
+        raise ValueError(f"{says}: {words}")
+    say(f"{says}, without the measurements")
 
 
 def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
@@ -113,9 +146,8 @@ def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
         raise ValueError("name a study to run (see recombine list)")
     if options.seeds is not None and options.seed is not None:
         raise ValueError("--seed and --seeds exclude each other; got both")
-    if not 1 <= options.together <= runner.AT_ONCE:
-        most, got = runner.AT_ONCE, options.together
-        raise ValueError(f"1 to {most} runs are trained at once; got --together {got}")
+    if options.together < 1:
+        raise ValueError(f"at least 1 run is trained at once; got --together {options.together}")
     seeds = (options.seed,) if options.seed is not None else options.seeds
     plans = [
         plan
@@ -123,10 +155,21 @@ def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
         for study, key in studies.chosen(text)
         for plan in seeded(study, key, seeds, options.tiny, words)
     ]
+    needs.check(plans)
     for plan in plans:
         if isinstance(plan.declared, Cell):
-            views.check(plan.declared.training.view)
+            warn_of_change(plan, options.out)
+    runner.Settings(options.out, options.save_every, log=options.log)  # refuses what is wrong
     return plans
+
+
+def warn_of_change(plan: Plan, out: Path) -> None:
+    """Say when the file of a user's study is not as it was when the run began."""
+    described = plan.folder(out) / "training.json"
+    if plan.file is not None and described.exists():
+        with naming(described):
+            if remark := plan.remarked(json.loads(described.read_text())).remark:
+                say(remark)
 
 
 def seeded(
@@ -161,7 +204,7 @@ def watching(plan: Plan, bar: Progress) -> runner.Watch:
 
 def announce(plan: Plan, kept: Kept, out: Path) -> None:
     """Say what came out and where the results are."""
-    study = studies.load(plan.study)
+    study = studies.load(plan.source)
     # Tiny runs measure too little for some numbers.
     shown = [name for name in study.headline if name in kept.measurements]
     answers = "; ".join(f"{name} {quoted(kept.measurements[name])}" for name in shown)
@@ -188,6 +231,6 @@ def figures(done: Sequence[tuple[Plan, Kept]], out: Path) -> list[str]:
 def described(plan: Plan, kept: Kept) -> dict[str, Any]:
     """Return what JSON has of a run."""
     values = {name: asdict(each) for name, each in kept.measurements.items()}
-    note = studies.load(plan.study).note
+    note = studies.load(plan.source).note
     said = {"subject": plan.name, "seed": plan.seed, "measurements": values}
     return {**said, "note": note} if note else said

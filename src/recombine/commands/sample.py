@@ -1,7 +1,7 @@
 """`recombine sample`: draw with a trained model at places you choose."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from recombine import zoo
 from recombine.commands import choice, sheets
-from recombine.commands.console import image_progress, print_json, say
+from recombine.commands.console import image_progress, print_json, say, tell_time
 from recombine.commands.detect import described, table
-from recombine.commands.grammar import UNSET, Device, Json
+from recombine.commands.grammar import UNSET, Device, Json, SamplerName
 from recombine.commands.measure import chosen_model
 from recombine.condition import EncodesPlaces
 from recombine.measure.matching import RADIUS, matched
@@ -37,7 +37,7 @@ MOST, LARGEST = 1024, 16
 class SampleOptions:
     """Condition a model on the places of objects, or on concepts, and draw; say what it drew.
 
-    A place is X,Y: from 0 to 1, x right and y down. On a CPU an image takes about a second.
+    A place is X,Y: from 0 to 1, x right and y down. On a CPU an image takes less than a second.
     Several models draw side by side, from the same noise, into a folder.
 
     Example: recombine sample zoo:grid_all --at 0.3,0.4 0.7,0.6 --count 4 --mark --out four.png
@@ -60,9 +60,10 @@ class SampleOptions:
     seed: int = 0
     """Which noise to start from."""
     steps: Annotated[int | None, UNSET] = None
-    """Steps of the sampler (default: the cell's)."""
+    """Steps of the sampler (default: those of --sampler)."""
     guidance: Annotated[float | None, UNSET] = None
     """Strengthen the condition by this weight; the model must have seen empty conditions."""
+    sampler: SamplerName = None
     scale: int = 4
     """How many times as large to write every pixel: 1 leaves the image as the model drew it."""
     mark: bool = False
@@ -90,11 +91,13 @@ def run(options: SampleOptions) -> None:
         sheets.run(options)
         return
     path = chosen_checkpoint(options.subject, 0, options.runs)
+    device = choice.chosen_device(options.device)
+    model = chosen_model(path, device, options.steps, sampler=options.sampler)
+    model = sheets.guided(model, options)
+    places, given = chosen_places(model.training, options)
+    tell_time(model.seconds(model.at(places, options.count)), f"{options.subject}")
     with image_progress(options.subject) as watch:
-        model = chosen_model(path, choice.chosen_device(options.device), options.steps, watch)
-        model = sheets.guided(model, options)
-        places, given = chosen_places(model.training, options)
-        images = model.sample(places, options.count, options.seed)
+        images = replace(model, watch=watch).sample(places, options.count, options.seed)
     warn_of_far(model.training, torch.tensor(places).reshape(-1, 2))
     found = zoo.detector()(images) if is_read(model.training) else None
     hit = torch.ones(len(images), len(places), dtype=torch.bool)
@@ -209,15 +212,14 @@ def announce(
     names = [f"{options.out}{f'#{number}' * (len(objects) > 1)}" for number in range(len(objects))]
     if options.json:
         pairs = zip(names, objects, strict=True)
-        result = {
-            "subject": options.subject,
-            "measurements": {name: each.printed for name, each in measured.items()},
-            "requested": [{"x": x, "y": y} for x, y in places],
-            "condition": [{"x": x, "y": y} for x, y in given[0].tolist()],
-            "images": [{"image": name, "objects": each} for name, each in pairs],
-            "out": str(options.out),
-        }
-        print_json(result)
+        print_json(
+            options.subject,
+            measured,
+            requested=[{"x": x, "y": y} for x, y in places],
+            condition=[{"x": x, "y": y} for x, y in given[0].tolist()],
+            images=[{"image": name, "objects": each} for name, each in pairs],
+            out=str(options.out),
+        )
         return
     for name, each in zip(names, objects, strict=True):
         print(table(name, True, each))

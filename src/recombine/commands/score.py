@@ -108,9 +108,7 @@ def announce(
 ) -> None:
     """Print the numbers, and which images are not of the world."""
     if options.json:
-        values = {name: each.printed for name, each in measured.items()}
-        subject = {"subject": str(options.folder), "measurements": values}
-        print_json({**subject, "unknown": list(unknown)})
+        print_json(str(options.folder), measured, unknown=list(unknown))
         return
     for name, each in measured.items():
         print(f"{name} {quoted(each)}")

@@ -40,10 +40,7 @@ def run(options: Any) -> None:
         write_bytes(path, png(picture))
     if options.json:
         names = [{"image": str(path)} for path in targets]
-        subject = " ".join(options.subjects)
-        print_json(
-            {"subject": subject, "measurements": {}, "images": names, "out": str(options.out)}
-        )
+        print_json(" ".join(options.subjects), {}, images=names, out=str(options.out))
     images = "1 image" if options.count == 1 else f"{options.count} images"
     say(f"{options.out} is written: {images} by {', '.join(options.subjects)}")
 
@@ -69,7 +66,8 @@ def samples(subject: str, options: Any) -> Float[Tensor, "count 3 height width"]
     path = chosen_checkpoint(subject, 0, options.runs)
     with image_progress(subject) as watch:
         device = choice.chosen_device(options.device)
-        model = guided(chosen_model(path, device, options.steps, watch), options)
+        model = chosen_model(path, device, options.steps, sampler=options.sampler)
+        model = replace(guided(model, options), watch=watch)
         if options.concepts is not None:
             wanted = named(model, options.concepts)
             return model.sample(count=options.count, seed=options.seed, **wanted)

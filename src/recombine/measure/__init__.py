@@ -17,6 +17,7 @@ _FILES = {
     "token_locality": "token_locality.TokenLocality",
     "tokenizing": "tokenizing.Tokenizing",
     "reader_error": "reader_error.ReaderError",
+    "held_out_error": "held_out_error.HeldOutError",
     "detector_error": "detection.DetectorError",
     "circle_error": "circles.CircleError",
     "exact_error": "exact.ExactError",

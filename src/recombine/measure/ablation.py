@@ -4,8 +4,9 @@ Bradley 2025 (arXiv 2509.16447), Figure 2 and the scatter of K_max over conditio
 the numbers mean is declared in measure/locality.py.
 """
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, UInt8
@@ -27,6 +28,7 @@ from recombine.measure.locality import (
 from recombine.measure.requests import CELLS, scenes_with_places
 from recombine.measure.subject import Findings, Subject
 from recombine.render.camera import places
+from recombine.sample.heun import Made
 from recombine.scene import Scenes, concatenate
 from recombine.worlds.clevr import Clevr
 
@@ -70,13 +72,17 @@ class Locality:
         found: dict[float, LevelInfluence] = {}
         for level in self.levels:
             x, sigma = noisy(image, level, generator)
-            found[level] = level_influence(subject.precise, x, sigma, condition, ablations, gauge)
+            call = (subject.precise, x, sigma, condition, ablations, gauge)
+            of = (x, sigma, condition, ablations.without, torch.tensor(astuple(gauge)))
+            made = subject.keep(of, partial(packed_influence, *call))
+            found[level] = LevelInfluence.unpacked(made)
             subject.watch(float(len(found) * self.samples), len(self.levels) * self.samples)
         first = torch.zeros(self.views, dtype=torch.long, device=subject.device)
         arrays = {"locality_places": ablations.place[0].float().cpu()}
         for level in self._shown:
             view = noisy(image[first], level, generator)
-            arrays |= maps(level, subject.precise, *view, condition[first], ablations[first])
+            shown = (*view, condition[first], ablations[first])
+            arrays |= maps(level, subject.precise, *shown)
         return replace(gathered(found), arrays=arrays)
 
     @property
@@ -85,9 +91,26 @@ class Locality:
         last = len(self.levels) - 1
         return [self.levels[at] for at in sorted({last // 4, (last + 1) // 2, last - last // 8})]
 
+    @property
+    def size(self) -> int:
+        """About how many times an image goes through the denoiser, or back through it."""
+        of_each = 1 + 8 * self.places + 6 * self.lattice**2
+        return len(self.levels) * self.samples * of_each + 3 * self.views * 7 * self.places
+
+    def quick(self) -> "Locality":
+        """Return the same measurement at every other level, on fewer scenes and pixels."""
+        few = {"samples": 6, "lattice": 2, "views": 2}
+        least = {name: min(value, getattr(self, name)) for name, value in few.items()}
+        return replace(self, levels=self.levels[::-2][::-1], **least)
+
     def tiny(self) -> "Locality":
         """Return the same measurement at the highest level, of two places in two scenes."""
         return replace(self, levels=self.levels[-1:], samples=2, places=2, lattice=0, views=1)
+
+
+def packed_influence(*call: Any) -> Made:
+    """Return the influences at one noise level as tensors, to be kept."""
+    return level_influence(*call).packed
 
 
 def noisy(

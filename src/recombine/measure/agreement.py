@@ -8,7 +8,7 @@ from recombine.measurement import Measurement
 from recombine.reader import Reading
 
 
-def kappa(first: Int[Tensor, " image"], second: Int[Tensor, " image"]) -> Measurement:
+def kappa(first: Int[Tensor, " image"], second: Int[Tensor, " other"]) -> Measurement:
     """Return Cohen's kappa (1960) of two raters: 0 if independent, 1 if they always agree.
 
     The interval is that of Fleiss, Cohen and Everitt (1969). Raters who both only ever gave the
@@ -19,10 +19,9 @@ def kappa(first: Int[Tensor, " image"], second: Int[Tensor, " image"]) -> Measur
         raise ValueError(f"two raters rate the same images; got {n} and {len(second)}")
     answers, where = torch.cat([first, second]).unique(return_inverse=True)
     table = torch.zeros(len(answers), len(answers), dtype=torch.float64, device=first.device)
-    ones = table.new_ones(n) / n
-    table = table.index_put((where[:n], where[n:]), ones, accumulate=True)
+    table = table.index_put((where[:n], where[n:]), table.new_ones(n), accumulate=True) / n
     rows, columns = table.sum(dim=1), table.sum(dim=0)
-    agreed, chance = float(table.diagonal().sum()), float(rows @ columns)
+    agreed, chance = float((first == second).sum()) / n, float(rows @ columns)
     if len(answers) == 1:
         return Measurement(1.0, None, None, n)
     value = (agreed - chance) / (1 - chance)

@@ -14,7 +14,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from recombine.measure.agreement import kappa, verdicts
+from recombine.measure.fit import Fitted
 from recombine.measure.renders import fresh, means, single_object_world
+from recombine.measure.spread import spreads
 from recombine.measure.subject import Curve, Findings, Subject, joined
 from recombine.measurement import Measurement
 from recombine.reader import FactorReader, Reading
@@ -41,7 +44,8 @@ class Composition:
     true renders (`ceiling`), true renders through its view and back (`view`), which is what a
     tokenizer loses of them, and the samples with conditions shuffled among them (`chance`). Of each
     group so many compositions are sampled at `most`; of each test composition so many samples are
-    kept (`kept`) as the record read them.
+    kept (`kept`) as the record read them. A `second` reader gives its opinion: Cohen's kappa of the
+    two over all samples.
     """
 
     split: Split = BINARY
@@ -49,6 +53,7 @@ class Composition:
     reader: str = "probe"
     most: int | None = None
     kept: int = 0
+    second: str = ""
 
     name: ClassVar[str] = "composition"
 
@@ -89,6 +94,7 @@ class Composition:
         """Sample, read and compare; true renders are read the same way."""
         training, which = subject.training, self.sampled
         world = single_object_world(self.name, training, self.split)
+        reader = self._reader(subject)
         condition = conditions(self, subject, which, self.samples)
         condition = training.conditioner.for_sampling(condition, generator)
         arrays: dict[str, Tensor] = {}
@@ -103,11 +109,14 @@ class Composition:
             for first in (0, self.samples)
         )
         through = training.view.back(training.view(others))
-        reader = subject.reader(self.reader)
         read = reader(drawn.float().clamp(0, 1))
         found = self._rates(read, "") | self._factors(read) | self._chance(read)
-        for whose, images in (("_ceiling", true), ("_view", through)):
-            found |= self._rates(reader(images.float().clamp(0, 1)), whose)
+        ceiling = reader(true)
+        found |= self._rates(ceiling, "_ceiling") | self._spreads(read, ceiling)
+        found |= self._rates(reader(through.float().clamp(0, 1)), "_view")
+        if self.second:
+            other = subject.reader(self.second)(drawn.float().clamp(0, 1))
+            found["kappa"] = kappa(verdicts(read), verdicts(other))
         first = dict(zip(which, drawn[:: self.samples].clamp(0, 1), strict=True))
         sheets = {
             name: torch.stack([first[each] for each in self.groups[name][:SHOWN]])
@@ -116,6 +125,15 @@ class Composition:
         return joined(
             [Findings(found, images=sheets, arrays=arrays), targets_spread(self, subject)]
         )
+
+    def _reader(self, subject: Subject) -> FactorReader:
+        """Return the reader; that it reads the factors of the split is seen before any sampling."""
+        reader: FactorReader = subject.reader(self.reader)
+        theirs = getattr(reader, "factors", self.split.factors)
+        if theirs != self.split.factors:
+            names = "; ".join(f"{each.name}: {', '.join(each.concepts)}" for each in theirs)
+            raise ValueError(f"reader {self.reader} reads other factors than the split: {names}")
+        return reader
 
     def _rates(self, read: Reading, whose: str) -> dict[str, Measurement]:
         """Return how often each group is right and valid, also to other limits of validity."""
@@ -154,11 +172,20 @@ class Composition:
             )
         return found
 
+    def _spreads(self, read: Reading, true: Reading) -> dict[str, Measurement]:
+        """Return how far samples of test compositions spread, as shares of true renders' spread."""
+        if not (isinstance(read, Fitted) and isinstance(true, Fitted)):
+            return {}
+        test = torch.tensor(self._members()["test"])[:, None] * self.samples
+        which = (test + torch.arange(self.samples)).flatten().to(read.concepts.device)
+        found = spreads(read[which], true[which], self.samples)
+        return {f"{name}@test": each for name, each in found.items()}
+
     def _right(
         self, concepts: Int[Tensor, "batch factor"]
     ) -> Bool[Tensor, "composition sample factor"]:
-        asked = concept_rows(self.split.factors, self.sampled).to(concepts.device)
-        return concepts.view(len(asked), -1, concepts.shape[-1]) == asked[:, None]
+        requested = concept_rows(self.split.factors, self.sampled).to(concepts.device)
+        return concepts.view(len(requested), -1, concepts.shape[-1]) == requested[:, None]
 
     def _members(self) -> dict[str, list[int]]:
         """Return where in `sampled` the compositions of each group stand."""
@@ -189,9 +216,18 @@ class Composition:
                 )
         return found
 
+    @property
+    def size(self) -> int:
+        """The number of images."""
+        return self.samples * len(self.sampled)
+
+    def quick(self) -> "Composition":
+        """Return the same measurement with a quarter of the usual samples."""
+        return replace(self, samples=min(self.samples, 16))
+
     def tiny(self) -> "Composition":
         """Return the same measurement with few samples of few compositions."""
-        return replace(self, samples=2, most=4, kept=min(self.kept, 1))
+        return replace(self, samples=2, most=1, kept=min(self.kept, 1))
 
 
 def conditions(

@@ -87,6 +87,16 @@ class DetectorError:
             measurements |= panel(reader, subject.device)
         return Findings(measurements)
 
+    @property
+    def size(self) -> int:
+        """The number of pixels that are rendered and read."""
+        return sum(each.samples * len(each.objects) * each.world.size**2 for each in self.panels)
+
+    def quick(self) -> "DetectorError":
+        """Return the same measurement with fewer images."""
+        panels = (replace(each, samples=min(each.samples, 32)) for each in self.panels)
+        return replace(self, panels=tuple(panels))
+
     def tiny(self) -> "DetectorError":
         """Return the same measurement on few scenes."""
         panels = (replace(each, samples=4, objects=each.objects[:2]) for each in self.panels)

@@ -3,37 +3,23 @@
 Every flat shape is fitted: place, size and blur start on a grid and are refined by Gauss-Newton
 steps, colour is least squares of the missing light in closed form. An image is read only within
 limits that true renders set; everything else is "nothing valid". So a reader needs no training,
-and what it abstains from can be told apart from what it misreads.
+and what it abstains from is distinct from what it misreads.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import cache
 from math import log
-from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from recombine.measure.subject import inapplicable
-from recombine.render.raster import AREA, FLAT, TRIANGLE, coverage, flat_scenes
-from recombine.scene import SHAPES
+from recombine.measure.pose import KINDS, Images, Numbers, Poses, amplitudes, drawn, fits, width
+from recombine.render.raster import AREA, FLAT
 from recombine.worlds.shapes2d import COLOURS, EXTENT, Shapes2D
 
-Images: TypeAlias = Float[Tensor, "batch 3 height width"]
-Numbers: TypeAlias = Float[Tensor, " batch"]
-Poses: TypeAlias = Float[Tensor, "batch 4"]
-"""Place right and down in pixels from the middle, log of the size in pixels, and how far each pixel
-mixes with its neighbours: the weight q of a Gaussian's first neighbour, q^4 of its second."""
-
-KINDS = tuple(SHAPES.index(name) for name in FLAT)
-MOST_MIXED = 0.95
-"""A blur of 3.1 pixels."""
 CHUNK = {"cpu": 128, "cuda": 4096}
 """So many images are fitted at once, so that memory is bounded."""
-STEPS = 10
 BLUR = 1.5
 """A blur of so many pixels is no fault of an image."""
 
@@ -73,8 +59,9 @@ class Fitted:
     missing light's energy that the fit leaves, `rms` the same per pixel and channel. `misfit` is
     the largest difference in coverage, `second_colour` the largest in colour, over 3 x 3 pixels.
     `margin` is how much more the second-best shape leaves unexplained, in what the best one leaves
-    near the shape beyond the noise elsewhere; it is negative if the best is no shape of the world. `ink` is in the area of
-    the composition, `cut` is how many pixels the shape reaches beyond the border.
+    near the shape beyond the noise elsewhere; it is negative if the best is no shape of the world.
+    `ink` is in the area of the composition, `pieces` are what is connected, and `cut` is how many
+    pixels the shape reaches beyond the border.
     """
 
     concepts: Int[Tensor, "batch factor"]
@@ -112,6 +99,11 @@ class Fitted:
         """Return whether an image is valid when every limit is multiplied by this factor."""
         return torch.stack([*self.kept(self.limits.scaled(factor)).values()]).all(dim=0)
 
+    def __getitem__(self, which: Int[Tensor, " some"]) -> "Fitted":
+        """Return some of the images."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Fitted(**{k: v if k == "limits" else v[which] for k, v in parts.items()})
+
     def kept(self, limits: Limits) -> dict[str, Bool[Tensor, " batch"]]:
         """Return whether each limit is kept."""
         far = {each.name: getattr(limits, each.name) for each in fields(limits)}
@@ -127,7 +119,7 @@ class Fit:
     world: Shapes2D
     limits: Limits = LIMITS
 
-    def __call__(self, images: Images) -> Fitted:
+    def __call__(self, images: Shaped[Tensor, " batch *image"]) -> Fitted:
         """Return all that is fitted, in the precision of 64 bits, rounded.
 
         Rounding makes the answer independent of batch size and order: sums differ by 1e-15.
@@ -136,8 +128,13 @@ class Fit:
         if images.shape[1:] != (3, side, side):
             shape = " x ".join(map(str, images.shape[1:]))
             raise ValueError(f"this reader sees images of 3 x {side} x {side}; got {shape}")
+        if not images.is_floating_point():
+            raise ValueError(f"the values of an image are floats from 0 to 1; got {images.dtype}")
         if not images.isfinite().all():
-            raise ValueError("an image is made of finite numbers; got one that is not")
+            wrong = int((~images.flatten(1).isfinite().all(dim=1)).nonzero()[0])
+            raise ValueError(f"an image holds finite numbers; image {wrong} does not")
+        if not len(images):
+            raise ValueError("a reader reads at least 1 image; got none")
         parts = [self._chunk(part) for part in images.split(CHUNK.get(images.device.type, 128))]
         joined = {
             each.name: torch.cat([getattr(part, each.name) for part in parts])
@@ -148,20 +145,13 @@ class Fit:
 
     def _chunk(self, images: Images) -> Fitted:
         missing = 1 - images.double().clamp(0, 1)
-        poses, energies = zip(*_fits(missing), strict=True)
+        poses, energies = zip(*fits(missing), strict=True)
         energy = torch.stack(energies, dim=1)
         mine = [FLAT.index(name) for name in self.world.shapes]
         shape = energy[:, mine].argmin(dim=1)
         every = torch.tensor(mine, device=images.device)[shape]
         pose = torch.stack(poses, dim=1)[torch.arange(len(images)), every]
         return _described(self, missing, shape, every, pose, energy)
-
-
-def fit_of(world: object) -> Fit:
-    """Return the reader of a world by rendering, or say what it needs."""
-    if not isinstance(world, Shapes2D):
-        raise inapplicable("fit", "images of Shapes2D", world)
-    return Fit(world)
 
 
 def _described(
@@ -176,11 +166,11 @@ def _described(
     world, side = reader.world, reader.world.size
     share = missing.new_zeros(len(missing), side, side)
     for number, kind in enumerate(KINDS):
-        share[every == number] = _drawn(kind, pose[every == number], side)
-    amplitude, mine = _amplitude(missing, share)
+        share[every == number] = drawn(kind, pose[every == number], side)
+    amplitude, mine = amplitudes(missing, share)
     rest = missing - amplitude[..., None, None] * share[:, None]
     others = energy.scatter(1, every[:, None], torch.inf).amin(dim=1)
-    place, blur = pose[:, :2], _width(pose[:, 3])
+    place, blur = pose[:, :2], width(pose[:, 3])
     size = pose[:, 2].exp()
 
     radii = world.radii.to(pose) * (side / 2 / EXTENT)
@@ -283,153 +273,3 @@ def _pieces(missing: Images) -> Int[Tensor, " batch"]:
         label = grown
     # A piece is counted where its highest number stands.
     return ((label == number) & inside).sum(dim=(1, 2))
-
-
-def _fits(missing: Images) -> Iterator[tuple[Poses, Numbers]]:
-    """Yield the best pose of each flat shape, and the energy that it leaves."""
-    side = missing.shape[-1]
-    middle, window = _centred(missing)
-    for kind in KINDS:
-        poses, templates = _grid(kind, side, missing.device)
-        found = (window.flatten(2) @ templates.T).clamp(min=0).square().sum(dim=1)
-        start = poses[found.argmax(dim=1)].clone()
-        start[:, :2] += middle
-        yield _refined(missing, kind, start)
-
-
-def _centred(missing: Images) -> tuple[Float[Tensor, "batch 2"], Images]:
-    """Return where the energy lies, to whole pixels from the middle, and the images moved there."""
-    side = missing.shape[-1]
-    energy = (missing - 0.1).clamp(min=0).square().sum(dim=1)  # little of it is noise
-    place = torch.arange(side, device=missing.device).to(missing) + 0.5 - side / 2
-    total = energy.sum(dim=(1, 2)).clamp(min=1e-9)
-    middle = torch.stack([(energy.sum(dim=1) @ place), (energy.sum(dim=2) @ place)], dim=1)
-    middle = (middle / total[:, None]).round()
-    line = torch.arange(side, device=missing.device)
-    right, down = (line + each.long()[:, None] for each in middle.unbind(dim=1))
-    inside = [(each >= 0) & (each < side) for each in (right, down)]
-    batch = torch.arange(len(missing), device=missing.device)[:, None, None]
-    down, right = down.clamp(0, side - 1)[:, :, None], right.clamp(0, side - 1)[:, None]
-    moved = missing.permute(0, 2, 3, 1)[batch, down, right].permute(0, 3, 1, 2)
-    return middle, moved * (inside[1][:, None, :, None] & inside[0][:, None, None])
-
-
-@cache
-def _grid(kind: int, side: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return poses near the middle, and their templates of norm 1, flat."""
-    line = torch.arange(-1, 1.01, 0.5, dtype=torch.float64, device=device)
-    size = torch.arange(log(side / 16), log(side / 2.5), 0.1, dtype=torch.float64, device=device)
-    mixed = line.new_tensor([0.0, 0.5, 0.8, 0.92])
-    poses = torch.cartesian_prod(line, line, size, mixed)
-    if kind == TRIANGLE:  # its centre of area lies a third of its size below its place
-        poses[:, 1] -= poses[:, 2].exp() / 3
-    templates = torch.cat([_drawn(kind, part, side) for part in poses.split(500)]).flatten(1)
-    return poses, templates / templates.norm(dim=1, keepdim=True)
-
-
-def _refined(missing: Images, kind: int, pose: Poses) -> tuple[Poses, Numbers]:
-    """Refine poses by damped Gauss-Newton steps on what colour cannot explain."""
-    damping = torch.full_like(pose[:, 0], 1e-3)
-    at = _drawn_with_slopes(kind, pose, missing.shape[-1])
-    amplitude, energy = _amplitude(missing, at[:, 0])
-    for _ in range(STEPS):
-        trial = _stepped(missing, pose, at, amplitude, damping)
-        there = _drawn_with_slopes(kind, trial, missing.shape[-1])
-        colour, less = _amplitude(missing, there[:, 0])
-        better = less < energy
-        pose = torch.where(better[:, None], trial, pose)
-        at = torch.where(better[:, None, None, None], there, at)
-        amplitude = torch.where(better[:, None], colour, amplitude)
-        energy = torch.where(better, less, energy)
-        damping = torch.where(better, damping / 10, damping * 10).clamp(1e-9, 1e3)
-    return pose, energy
-
-
-def _stepped(
-    missing: Images,
-    pose: Poses,
-    at: Float[Tensor, "batch 5 height width"],
-    amplitude: Float[Tensor, "batch 3"],
-    damping: Numbers,
-) -> Poses:
-    """Return the poses one step on; the part of each slope that colour explains is taken out."""
-    share, slopes = at[:, 0].flatten(1), at[:, 1:].flatten(2)
-    power = amplitude.square().sum(dim=1).clamp(min=1e-9)
-    overlap = (slopes * share[:, None]).sum(dim=2) / share.square().sum(dim=1)[:, None]
-    slopes = slopes - overlap[..., None] * share[:, None]
-    rest = torch.einsum("bcp,bc->bp", missing.flatten(2), amplitude) / power[:, None] - share
-    down = (slopes * rest[:, None]).sum(dim=2)
-    normal = torch.einsum("bip,bjp->bij", slopes, slopes)
-    # A blur at its bound stays there if it would leave.
-    mixed = pose[:, 3]
-    held = ((mixed <= 0) & (down[:, 3] < 0)) | ((mixed >= MOST_MIXED) & (down[:, 3] > 0))
-    free = torch.ones_like(pose)
-    free[:, 3] = torch.where(held, 0.0, 1.0)
-    scale = normal.diagonal(dim1=1, dim2=2).clamp(min=1e-9)
-    normal = normal * free[:, :, None] * free[:, None] + torch.diag_embed(
-        damping[:, None] * scale + 1e-9 + (1 - free)
-    )
-    step = torch.linalg.solve(normal, down * free)
-    side = missing.shape[-1]
-    least = pose.new_tensor([-side / 2, -side / 2, log(side / 28), 0.0])
-    most = pose.new_tensor([side / 2, side / 2, log(side / 2), MOST_MIXED])
-    return torch.maximum(torch.minimum(pose + step.clamp(-1, 1), most), least)
-
-
-def _amplitude(
-    missing: Images, share: Float[Tensor, "batch height width"]
-) -> tuple[Float[Tensor, "batch 3"], Numbers]:
-    """Return each channel's missing light in the shape, by least squares, and what remains."""
-    strength = share.square().sum(dim=(1, 2)).clamp(min=1e-9)[:, None]
-    amplitude = ((missing * share[:, None]).sum(dim=(2, 3)) / strength).clamp(0, 1)
-    rest = missing - amplitude[..., None, None] * share[:, None]
-    return amplitude, rest.square().sum(dim=(1, 2, 3))
-
-
-def _drawn(kind: int, pose: Poses, side: int) -> Float[Tensor, "batch {side} {side}"]:
-    """Return the blurred coverage of a shape at these poses."""
-    mixing = _mixing(pose[:, 3], side)
-    return mixing @ _sharp(kind, pose, side) @ mixing.mT
-
-
-def _drawn_with_slopes(kind: int, pose: Poses, side: int) -> Float[Tensor, "batch 5 {side} {side}"]:
-    """Return the blurred coverage, and its slope along each number of the pose."""
-    near = 1e-4
-    moved = pose[:, None].repeat(1, 4, 1)
-    for number in range(3):
-        moved[:, number + 1, number] += near
-    share = _sharp(kind, moved.flatten(0, 1), side).unflatten(0, (-1, 4))
-    mixing, more = _mixing(pose[:, 3], side)[:, None], _mixing(pose[:, 3] + near, side)
-    blurred = mixing @ share @ mixing.mT
-    wider = more @ share[:, 0] @ more.mT
-    values = torch.cat([blurred[:, 1:], wider[:, None]], dim=1)
-    return torch.cat([blurred[:, :1], (values - blurred[:, :1]) / near], dim=1)
-
-
-def _sharp(kind: int, pose: Poses, side: int) -> Float[Tensor, "batch {side} {side}"]:
-    """Return the coverage of a shape as the world's rasteriser draws it."""
-    unit = EXTENT / (side / 2)
-    scenes = flat_scenes(
-        position=pose[:, :2] * unit,
-        size=pose[:, 2].exp() * unit,
-        colour=pose.new_zeros(len(pose), 3),
-        shape=torch.full((len(pose),), kind, device=pose.device),
-        concepts=torch.zeros(len(pose), 3, dtype=torch.int64, device=pose.device),
-        backdrop=pose.new_ones(len(pose), 3),
-    )
-    return coverage(scenes, side, EXTENT)[:, 0]
-
-
-def _mixing(mixed: Numbers, side: int) -> Float[Tensor, "batch {side} {side}"]:
-    """Return the matrix of a Gaussian blur along one axis; at the border the image mirrors."""
-    line = torch.arange(side, device=mixed.device)
-    apart = (line[:, None] - line).abs()
-    around = line[:, None] + line + 1
-    kernel = mixed[:, None] ** torch.arange(2 * side, device=mixed.device).square()
-    weight = kernel[:, apart] + kernel[:, around] + kernel[:, 2 * side - around]
-    return weight / weight.sum(dim=2, keepdim=True)
-
-
-def _width(mixed: Numbers) -> Numbers:
-    """Return the width in pixels of the Gaussian whose first neighbour has this weight."""
-    return torch.where(mixed > 1e-9, (-0.5 / mixed.clamp(1e-9, 0.999).log()).sqrt(), 0.0)

@@ -5,8 +5,9 @@ side, at the requested places and 16 further pixels. Conditional locality (Bradl
 requested place, the influence of its object over the summed influence of all: 1 is local, 1 / the
 number of objects is not. An object is left out of the condition, which also changes how many there
 are, or moved. The leak is the share of an object's influence on the whole image that lands farther
-than 1/8 of the side from its place. High noise is sigma from 5 to 20. All are shares of sums over
-samples, and undefined where the sum is below 1e-3 of its maximum over noise levels.
+than 1/8 of the side from its place. High noise is sigma from 5 to 20; where nothing as high is
+measured, from a quarter of the highest sigma to it. All are shares of sums over samples, and
+undefined where the sum is below 1e-3 of its maximum over noise levels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ from recombine.measure.subject import Findings
 from recombine.measurement import Measurement, student_t
 
 HIGH = (5.0, 20.0)
-"""The noise levels over which a locality without a level is a mean."""
+"""High noise, where that is measured."""
 RADIUS = 1 / 8
 """How far, in image sides, is near."""
 OWN = 1 / 32
@@ -107,20 +108,37 @@ class LevelInfluence:
     radii: Mapping[str, Int[Tensor, " batch"]]
     scale: float
 
+    @property
+    def packed(self) -> dict[str, Tensor]:
+        """The same as tensors by name, to be kept in a file."""
+        sums = {f"sums/{name}": torch.stack(each) for name, each in self.sums.items()}
+        radii = {f"radii/{name}": each for name, each in self.radii.items()}
+        return {**sums, **radii, "scale": torch.tensor(self.scale, dtype=torch.float64)}
+
+    @classmethod
+    def unpacked(cls, made: Mapping[str, Tensor]) -> "LevelInfluence":
+        """Return what was packed."""
+        parts = [(*name.partition("/")[::2], each) for name, each in made.items()]
+        sums = {name: (each[0], each[1]) for kind, name, each in parts if kind == "sums"}
+        radii = {name: each for kind, name, each in parts if kind == "radii"}
+        return cls(sums, radii, made["scale"].item())
+
 
 def locality(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
-    sigma: Float[Tensor, " batch"],
+    sigma: Float[Tensor, " batch"] | Float[Tensor, ""] | float,
     condition: Shaped[Tensor, " batch *condition"],
     ablations: Ablations | None = None,
     gauge: Gauge = USUAL,
 ) -> Findings:
     """Measure how local a denoiser is at every noise level among sigma.
 
-    The x are noisy images, as many of each level. Without `ablations` only pixel locality is
-    measured.
+    The x are noisy images, as many of each level; a number is the level of all. Without `ablations`
+    only pixel locality is measured.
     """
+    sigma = torch.as_tensor(sigma, dtype=x.dtype, device=x.device)
+    sigma = sigma.expand(len(x)) if sigma.dim() == 0 else sigma
     if ablations is not None and len(ablations.place) != len(x):
         raise ValueError(f"x holds {len(x)} images; places are of {len(ablations.place)}")
     found: dict[float, LevelInfluence] = {}
@@ -223,19 +241,26 @@ def shared(sums: Sequence[Sums]) -> Measurement:
     return Measurement(value, max(low, 0.0), min(high, 1.0), n=len(offsets))
 
 
+def high_noise(levels: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of the noise levels over which a locality without a level is a mean."""
+    highest = min(max(levels), HIGH[1])
+    return highest * HIGH[0] / HIGH[1], highest
+
+
 def gathered(found: Mapping[float, LevelInfluence]) -> Findings:
     """Return every number by its name, high noise first, and what is undefined."""
     high: dict[str, Measurement] = {}
     each: dict[str, Measurement] = {}
     undefined: dict[str, str] = {}
+    least, most = high_noise([*found])
     for name in next(iter(found.values())).sums:
         defined, faint = _defined(name, found)
         undefined |= faint
         each |= {f"{name}@{level:.3g}": shared([sums]) for level, sums in defined.items()}
-        if highest := [sums for level, sums in defined.items() if HIGH[0] <= level <= HIGH[1]]:
+        if highest := [sums for level, sums in defined.items() if least <= level <= most]:
             high[name] = shared(highest)
         elif name not in undefined:
-            undefined[name] = f"at no sigma from {HIGH[0]:g} to {HIGH[1]:g} is there a defined one"
+            undefined[name] = f"at no sigma from {least:g} to {most:g} is there a defined one"
         if name == "pixel_locality":
             each |= {
                 f"{radius}@{level:.3g}": Measurement.mean(values.double().tolist()).clipped()

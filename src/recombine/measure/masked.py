@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
+from recombine.data import Files
 from recombine.measure.circuits import (
     Neurons,
     by_composition,
@@ -26,7 +27,6 @@ from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
 from recombine.scene import Concepts, Factor, Scenes, concatenate
 from recombine.split import Split
-from recombine.worlds.files.celeba import CelebA
 from recombine.worlds.shapes2d import BINARY
 
 SEED = 10_061
@@ -120,7 +120,7 @@ def masked_objective(measure: str, subject: Subject, split: Split) -> Any:
     if not hasattr(objective, "prediction_quality"):
         raise inapplicable(measure, "models that predict hidden tokens", objective)
     world = single_object_world(measure, subject.training, split)
-    if isinstance(world, CelebA):
+    if isinstance(world, Files):
         raise inapplicable(measure, "worlds that are rendered", world)
     return objective
 

@@ -6,22 +6,25 @@ Beside a probe of Shapes2D stands the reader by rendering, and how far the two a
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from recombine.measure.agreement import kappa, verdicts
 from recombine.measure.fit import Fit
+from recombine.measure.held_out_error import lowest
 from recombine.measure.renders import SingleObjectWorld, fresh
 from recombine.measure.subject import Findings, Subject, inapplicable
 from recombine.measurement import Measurement
-from recombine.reader import FactorReader
+from recombine.reader import FactorReader, Reading
 from recombine.render.raster import blurred
 from recombine.scene import Concepts, compositions, concept_rows
 from recombine.worlds.debris import DEBRIS, debris
 from recombine.worlds.shapes2d import Shapes2D
 
+ACCEPTED, CALIBRATING = 0.99, 8
+"""A probe that rejects accepts this share of true renders; so many of each composition decide."""
 DEBRIS_SEED = 10_067
 """The seed of debris that readers are measured on; none has learned from it."""
 
@@ -33,7 +36,7 @@ class ReaderError:
     Of every kind of debris so many images are read.
     """
 
-    samples: int = 32
+    samples: int = 16
     noise: float = 0.05
     blur: float = 1.5
     of_debris: int = 200
@@ -57,25 +60,42 @@ class ReaderError:
         }
         true = concept_rows(world.factors, which).to(images.device)
         true = true.repeat_interleave(self.samples, dim=0)
-        reader = network.factor_reader(subject.denoiser)
-        found = self._right(reader, ways, true, which, world)
+        reader, found = network.factor_reader(subject.denoiser), {}
+        if getattr(network, "rejects", False):
+            reader, found["threshold"] = self._calibrated(reader, which, world, subject.device)
+        read = {way: reader(each) for way, each in ways.items()}
+        found |= self._right(read, true, which, world)
         if isinstance(world, Shapes2D):
-            found |= self._beside(reader, Fit(world), ways, true, which, world)
+            fitted = {way: Fit(world)(each) for way, each in ways.items()}
+            found |= self._right(fitted, true, which, world, "_fit")
+            found |= self._beside(reader, Fit(world), read[""], fitted[""], world)
         return Findings(found)
+
+    def _calibrated(
+        self,
+        reader: Any,
+        which: tuple[Concepts, ...],
+        world: SingleObjectWorld,
+        device: torch.device,
+    ) -> tuple[Any, Measurement]:
+        """Return the reader with the threshold that accepts ACCEPTED of other true renders."""
+        first = self.samples
+        images = torch.cat([fresh(world, each, CALIBRATING, device, first) for each in which])
+        threshold = lowest(-reader(images).doubt, ACCEPTED)
+        return replace(reader, threshold=threshold), Measurement(threshold, None, None, len(images))
 
     def _beside(
         self,
         probe: FactorReader,
         fit: FactorReader,
-        ways: Mapping[str, Tensor],
-        true: Tensor,
-        which: tuple[Concepts, ...],
+        read: Reading,
+        fitted: Reading,
         world: Shapes2D,
     ) -> dict[str, Measurement]:
-        """Measure the reader by rendering, what both refuse, and how far they agree."""
-        found = self._right(fit, ways, true, which, world, "_fit")
-        index = torch.arange(self.of_debris, device=true.device)
-        of_probe, of_fit = [verdicts(probe(ways[""]))], [verdicts(fit(ways[""]))]
+        """Measure what the probe and the reader by rendering refuse, and how far they agree."""
+        found = {}
+        index = torch.arange(self.of_debris, device=read.concepts.device)
+        of_probe, of_fit = [verdicts(read)], [verdicts(fitted)]
         for kind in DEBRIS:
             images = debris(world, kind, index, DEBRIS_SEED)
             of_probe.append(verdicts(probe(images)))
@@ -86,8 +106,7 @@ class ReaderError:
 
     def _right(
         self,
-        reader: FactorReader,
-        ways: Mapping[str, Tensor],
+        read: Mapping[str, Reading],
         true: Tensor,
         which: tuple[Concepts, ...],
         world: SingleObjectWorld,
@@ -95,17 +114,16 @@ class ReaderError:
     ) -> dict[str, Measurement]:
         """Return how often renders are valid, each factor is right, and all of it."""
         found = {}
-        for way, images in ways.items():
-            read = reader(images)
-            right = read.concepts == true
-            good = right.all(dim=1) & read.valid
+        for way, each in read.items():
+            right = each.concepts == true
+            good = right.all(dim=1) & each.valid
             found[f"accuracy{whose}{way}"] = _rate(good)
-            found[f"valid{whose}{way}"] = _rate(read.valid)
+            found[f"valid{whose}{way}"] = _rate(each.valid)
             for factor, mine in zip(world.factors, right.unbind(dim=1), strict=True):
                 found[f"{factor.name}_right{whose}{way}"] = _rate(mine)
             parts = good.split(self.samples) if not way else ()
-            for each, mine in zip(which, parts, strict=False):
-                found[f"accuracy{whose}@{'-'.join(each)}"] = _rate(mine)
+            for composition, mine in zip(which, parts, strict=False):
+                found[f"accuracy{whose}@{'-'.join(composition)}"] = _rate(mine)
         return found
 
     def tiny(self) -> "ReaderError":

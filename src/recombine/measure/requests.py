@@ -45,6 +45,16 @@ class Length:
         }
         return length(requests, subject.images, subject.reader("detector"), rule, generator)
 
+    @property
+    def size(self) -> int:
+        """The number of images."""
+        return self.samples * len(self.objects)
+
+    def quick(self) -> "Length":
+        """Return the same measurement with few samples: too few to call anything K_max."""
+        objects = tuple(count for count in self.objects if 1 <= count <= 10) or self.objects
+        return replace(self, objects=objects, samples=min(self.samples, 16))
+
     def tiny(self) -> "Length":
         """Return the same measurement with few samples of few objects."""
         return replace(self, objects=(1, 2), samples=2)

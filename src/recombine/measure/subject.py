@@ -5,7 +5,7 @@ nothing else. What depends on the kind of model is a method of its declared netw
 such as `object_reader` of a detector or `target_spreads` of JEPA.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from recombine.denoiser import Denoiser
 from recombine.measurement import Measurement, Number
+from recombine.sample.heun import Made
 
 Curve: TypeAlias = Sequence[Sequence[Number]]
 """Rows (x, value) or (x, value, low, high)."""
@@ -73,6 +74,9 @@ class Subject(Protocol):
     def watch(self, done: float, total: int, /) -> None:
         """Take note of how far a measurement is."""
 
+    def keep(self, of: Sequence[Tensor], work: Callable[[], Made], /) -> Made:
+        """Return the tensors that the work makes of others, or that it made before a stop."""
+
 
 @runtime_checkable
 class Measure(Protocol):
@@ -84,6 +88,18 @@ class Measure(Protocol):
 
     def tiny(self) -> "Measure":
         """Return the same measurement, made in a second."""
+
+
+@runtime_checkable
+class HasQuick(Protocol):
+    """A measurement that takes long on a CPU, and has a setting that does not."""
+
+    @property
+    def size(self) -> int:
+        """How much work it is, as a multiple of the same unit for every setting."""
+
+    def quick(self) -> "Measure":
+        """Return the same measurement, made in about a minute on a CPU."""
 
 
 @runtime_checkable

@@ -6,9 +6,11 @@ that conditions a small denoiser of that token (MAR).
 """
 
 from dataclasses import dataclass
+from functools import cache
 from math import log
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -34,6 +36,13 @@ class Codebook(Protocol):
     def vectors(self) -> Float[Tensor, "code latent"]: ...
 
     def __hash__(self) -> int: ...
+
+
+# A step that is recorded as a CUDA graph cannot fetch them again.
+@cache
+def vectors(book: Codebook, device: torch.device) -> Float[Tensor, "code latent"]:
+    """Return the vectors of a book's codes, on a device."""
+    return book.vectors().to(device)
 
 
 @dataclass(frozen=True)

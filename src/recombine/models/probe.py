@@ -98,14 +98,23 @@ class ProbeReading:
 
 @dataclass(frozen=True)
 class ProbeReader:
-    """Reads images in [0, 1]; one that does not reject takes every image for valid."""
+    """Reads images in [0, 1]; one that does not reject takes every image for valid.
+
+    The log of the odds that an image is valid has to reach the threshold.
+    """
 
     network: Any
     of: Probe
+    threshold: float = 0.0
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What is read."""
+        return self.of.factors
 
     def __call__(self, images: Float[Tensor, "batch 3 height width"]) -> ProbeReading:
         logits = self.network(images.clamp(0, 1)).float()
         parts = logits[:, : sum(self.of.counts)].split(self.of.counts, dim=1)
         rows = torch.stack([each.argmax(dim=1) for each in parts], dim=1)
         doubt = logits[:, -1] if self.of.rejects else torch.full_like(logits[:, -1], -torch.inf)
-        return ProbeReading(rows, doubt)
+        return ProbeReading(rows, doubt + self.threshold)

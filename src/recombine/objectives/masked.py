@@ -7,7 +7,7 @@ in the same way and use more of its predictions.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import reduce
 from math import log, pi
 from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from recombine.denoiser import Objective, unit_noise
-from recombine.models.heads import Codebook, GaussianMixture
+from recombine.models.heads import Codebook, GaussianMixture, vectors
 from recombine.models.masked import Predicted, TokenModel
 from recombine.objectives.diffusion import Diffusion
 from recombine.spelling import LATER
@@ -214,13 +214,6 @@ class MaskedSquaredError(MaskedObjective):
         true = F.embedding(seen, vectors(self.book, seen.device))
         error = (predicted.vectors - true).square().sum(-1)
         return [error, *MaskedCrossEntropy().costs(predicted, seen)]
-
-
-# A step that is recorded as a CUDA graph cannot fetch them again.
-@cache
-def vectors(book: Codebook, device: torch.device) -> Float[Tensor, "code latent"]:
-    """Return the vectors of a book's codes, on a device."""
-    return book.vectors().to(device)
 
 
 @dataclass(frozen=True)

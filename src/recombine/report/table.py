@@ -18,14 +18,14 @@ def interval(value: Number, low: Number | None, high: Number | None) -> str:
 
 
 def duration(seconds: Number) -> str:
-    """Write a time the way one says it: 0.4 s, 45 s, 12 min, 3.5 h."""
+    """Write a time the way one says it: 0.4 s, 45 s, 12 min, 3.5 h, 2.5 days."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     if seconds < 99.5 * 60:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
 def quoted(measured: Measurement) -> str:

@@ -92,9 +92,12 @@ def keep(
 def declared(plan: Plan) -> dict[str, str]:
     """Return in words what was measured of what: another declaration is measured anew."""
     cell = plan.declared
+    # What a user's file computes or measures is known by its text alone.
+    file = {"file": plan.file.digest} if plan.file else {}
     if not isinstance(cell, Cell):
-        return {"computation": spelled(cell)}
+        return {**file, "computation": spelled(cell)}
     return {
+        **file,
         "training": cell.training.digest,
         "sampler": spelled(cell.sampler),
         "measures": spelled(cell.measures),

@@ -1,42 +1,43 @@
 """A trained model: weights, the training they come from, and how it is sampled and measured."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from huggingface_hub import ModelHubMixin, snapshot_download
 from jaxtyping import Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
-from recombine import studies, zoo
+from recombine import own, studies, zoo
 from recombine.checkpoint import Checkpoint, unpack_average
 from recombine.condition import EncodesPlaces
 from recombine.denoiser import Denoiser
 from recombine.draw import bits
 from recombine.measure import MEASURES
-from recombine.measure.fit import fit_of
 from recombine.measure.subject import Findings, Measure, joined
 from recombine.measurement import Measurement
-from recombine.report.files import naming
+from recombine.report.files import naming, new_folder
 from recombine.report.words import nearest
-from recombine.run.devices import channels_last, machine
-from recombine.run.kept import kept
+from recombine.run import pretrained
+from recombine.run.devices import channels_last, machine, shortened, warm
 from recombine.run.plan import Plan, planned
+from recombine.run.record import Record, recorded
 from recombine.run.state import checkpoints
 from recombine.run.wanted import at_places, of_factors
-from recombine.sample.heun import Progress, Sampler, unwatched
+from recombine.sample.heun import Keep, Progress, Sampler, anew, quick, unwatched
 from recombine.study import Cell
 from recombine.training import Training
+from recombine.worlds.clevr import Clevr
 
 
 @dataclass(frozen=True)
-class Model:
-    """A trained model, ready to be sampled and measured.
+class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
+    """A trained model, ready to be sampled and measured, and to be kept as a folder.
 
     On a GPU the denoiser works in bf16; `plain` is the same one in the precision of its weights.
-    `record` holds what was measured after training, by name.
     """
 
     cell: Cell
@@ -45,7 +46,8 @@ class Model:
     seed: int = 0
     watch: Progress = unwatched
     plain: Denoiser | None = None
-    record: Mapping[str, Measurement] = field(default_factory=dict)
+    record: Record = Record()
+    keep: Keep = anew
 
     @property
     def training(self) -> Training:
@@ -57,11 +59,36 @@ class Model:
         """The denoiser in the precision of its weights, for gradients and small differences."""
         return self.denoiser if self.plain is None else self.plain
 
+    @property
+    def quick(self) -> "Model":
+        """The same model with the sampler for a CPU: few steps, in bf16 where that is faster.
+
+        Its answers were compared for models of Clevr that draw pixels; others stay as they are.
+        """
+        sampler = self.cell.sampler
+        if self.device.type != "cpu" or not isinstance(self.training.world, Clevr):
+            return self
+        if not isinstance(sampler, Sampler):
+            return self
+        cell = replace(self.cell, sampler=quick(sampler))
+        return replace(self, cell=cell, denoiser=shortened(self.denoiser), plain=self.precise)
+
+    def of_steps(self, steps: int) -> "Model":
+        """Return the model sampled in so many steps."""
+        return replace(
+            self, cell=replace(self.cell, sampler=replace(self.cell.sampler, steps=steps))
+        )
+
+    def seconds(self, condition: Shaped[Tensor, " batch *condition"]) -> float:
+        """Estimate how long one image per row takes to draw: one evaluation of a few is timed."""
+        few, unwatching = condition[:4], replace(self.of_steps(1), watch=unwatched)
+        generator = torch.Generator(self.device).manual_seed(0)
+        once = warm(lambda: unwatching.drawn(few, generator).sum().item())
+        return once / max(len(few), 1) * self.cell.sampler.evaluations * len(condition)
+
     def reader(self, name: str) -> Any:
-        """Return a reader of images: the shipped detector or probe, or the fit of this world."""
-        if name == "fit":
-            return fit_of(self.training.world)
-        return zoo.reader(name, self.device)
+        """Return a reader of images: the shipped detector or probe, or a fit of this world."""
+        return zoo.reader(name, self.device, self.training.world)
 
     def images(
         self, condition: Shaped[Tensor, " batch *condition"], generator: torch.Generator
@@ -81,7 +108,7 @@ class Model:
         batch = 16 if self.device.type == "cpu" else 256
         shape = self.training.shape
         draw = self.cell.sampler.generator(self.denoiser, shape, batch, self.watch)
-        return draw(condition.to(self.device), generator)
+        return replace(draw, keep=self.keep)(condition.to(self.device), generator)
 
     def sample(
         self,
@@ -99,11 +126,18 @@ class Model:
         by_places = at is not None or (
             not concepts and isinstance(self.training.conditioner.encode, EncodesPlaces)
         )
-        wanted = (
-            at_places(self.training, at or ()) if by_places else of_factors(self.training, concepts)
-        )
-        condition = wanted.expand(count, *wanted.shape[1:])
+        condition = self.at(at or (), count) if by_places else self.of(concepts, count)
         return self.images(condition, torch.Generator().manual_seed(seed)).clamp(0, 1).cpu()
+
+    def at(self, at: Sequence[tuple[float, float]], count: int = 1) -> Tensor:
+        """Return the condition of so many images with an object at each of these places."""
+        condition = at_places(self.training, at)
+        return condition.expand(count, *condition.shape[1:])
+
+    def of(self, concepts: Mapping[str, str], count: int = 1) -> Tensor:
+        """Return the condition of so many images of these concepts."""
+        condition = of_factors(self.training, concepts)
+        return condition.expand(count, *condition.shape[1:])
 
     def denoise(
         self,
@@ -142,6 +176,34 @@ class Model:
             generator = stream(self.seed, MEASURING, self.device)
             return [measure(self, generator) for measure in measures]
 
+    def save_pretrained(self, save_directory: str | Path, *words: Any, **named: Any) -> str | None:
+        """Write config.json, model.safetensors and a card into a new folder, all or nothing.
+
+        Further arguments are those of huggingface_hub, such as `push_to_hub` with `repo_id`.
+        """
+        # The mixin alone would remove a config.json that is there before it looks at anything.
+        with new_folder(Path(save_directory)) as folder:
+            named = {"repo_id": Path(save_directory).name, **named}
+            return super().save_pretrained(folder, *words, **named)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        if not isinstance(self.denoiser, nn.Module):
+            kind = type(self.denoiser).__name__
+            raise ValueError(f"a folder holds the weights of a network; this model is a {kind}")
+        pretrained.write(save_directory, self.cell, self.record, self.denoiser)
+
+    @classmethod
+    def _from_pretrained(
+        cls, *, model_id: str, device: torch.device | str = "cpu", **hub: Any
+    ) -> "Model":
+        """Load a folder, or what a hub keeps under a name; `hub` says which version of it."""
+        if not Path(model_id).is_dir():
+            model_id = snapshot_download(model_id, **hub)
+        return load(model_id, device)
+
+
+# The mixin would set it on each object, and these are frozen; our own config is written.
+Model._hub_mixin_config = {"library_name": "recombine"}
 
 TRAINING, CONDITIONING, MEASURING = range(3)
 
@@ -179,50 +241,55 @@ def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Progress = u
     """Return the model that the averaged weights of a checkpoint make."""
     checkpoint = Checkpoint.load(path)
     plan.check(checkpoint.facts, path)
-    cell = plan.trained
+    cell, record = plan.trained, record_of(plan, checkpoint.facts, path)
     denoiser = cell.training.untrained(plan.seed, accelerator.device)
     with naming(path):
         unpack_average(checkpoint.tensors, denoiser)
     channels_last(denoiser)
     plain = denoiser.forward
     denoiser = accelerator.prepare_model(denoiser.eval(), evaluation_mode=True)
-    record = recorded(plan, path, checkpoint.facts)
     return Model(cell, denoiser, accelerator.device, plan.seed, watch, plain, record)
 
 
-def recorded(plan: Plan, path: Path, facts: Mapping[str, Any]) -> Mapping[str, Measurement]:
-    """Return what was measured of the weights of a checkpoint, if that is known."""
-    if "measured" in facts:
-        return {name: Measurement(*each) for name, each in facts["measured"].items()}
-    done = kept(plan, path.parent)
-    return done.measurements if done and path in checkpoints(path.parent)[:1] else {}
+def record_of(plan: Plan, facts: Mapping[str, Any], path: Path) -> Record:
+    """Return what is known of the model of a checkpoint beside its weights."""
+    if pretrained.is_pretrained(path):
+        return pretrained.described(path.parent)[1]
+    return recorded(plan, facts, path)
 
 
 def plan_of(path: Path) -> Plan:
-    """Return the run that a checkpoint is from, as it is declared today."""
+    """Return the run that a checkpoint is from, as it is declared today, or in its folder."""
+    if pretrained.is_pretrained(path):
+        return pretrained.described(path.parent)[0]
     facts = Checkpoint.load(path).facts
     try:
-        ((study, key),) = studies.chosen(f"{facts['study']}:{facts['cell']}")
+        file = facts.get("file")
+        name = own.found(file["path"], path) if file else facts["study"]
+        ((study, key),) = studies.chosen(f"{name}:{facts['cell']}")
     except KeyError as error:
         raise ValueError(f"{path} does not say which cell of which study it is from") from error
     declared = studies.load(study)
-    return planned(study, declared, key, facts["seed"], facts["tiny"], facts["overrides"])
+    plan = planned(study, declared, key, facts["seed"], facts["tiny"], facts["overrides"])
+    return plan.remarked(facts)
 
 
 def chosen_checkpoint(subject: str, seed: int = 0, out: Path = Path("runs")) -> Path:
-    """Return the file that is meant by zoo:NAME, STUDY:CELL, the folder of a run, or a file."""
+    """Return the file that is meant by zoo:NAME, STUDY:CELL, a run's folder, or a checkpoint."""
     if subject.startswith(zoo.PREFIX):
         return zoo.path(subject.removeprefix(zoo.PREFIX))
-    place = Path(subject)
-    if place.is_file():
+    place, declared = Path(subject), own.is_own(own.parted(subject)[0])
+    if place.is_file() and not declared:
         return place
-    if not place.exists() and (len(place.parts) > 1 or place.suffix):
+    if not place.exists() and not declared and (len(place.parts) > 1 or place.suffix):
         raise ValueError(
             f"{place} is not there; expected zoo:NAME, STUDY:CELL, a run's folder or a file"
         )
     if not place.is_dir():
         study, key = studies.chosen(subject)[0]
         place = planned(study, studies.load(study), key, seed).folder(out)
+    if pretrained.is_pretrained(place / pretrained.WEIGHTS):
+        return place / pretrained.WEIGHTS
     found = checkpoints(place) if place.is_dir() else []
     if not found:
         raise ValueError(f"{place} has no checkpoint; expected the folder of a run")
@@ -230,6 +297,6 @@ def chosen_checkpoint(subject: str, seed: int = 0, out: Path = Path("runs")) -> 
 
 
 def load(subject: str, device: torch.device | str = "cpu", seed: int = 0) -> Model:
-    """Return a trained model: "zoo:grid_all", the folder of a run, or a checkpoint's file."""
+    """Return a trained model: "zoo:grid_all", the folder of a run or model, or a checkpoint."""
     path = chosen_checkpoint(subject, seed)
     return loaded(plan_of(path), path, machine(torch.device(device)))

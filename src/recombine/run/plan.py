@@ -1,10 +1,12 @@
 """What is to be run: a cell of a study with a seed, its folder, and the facts that name it."""
 
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from recombine.own import OwnFile
 from recombine.study import Cell, Computation, Study
 
 
@@ -12,7 +14,9 @@ from recombine.study import Cell, Computation, Study
 class Plan:
     """A cell as it is declared, shrunk or overridden, and a seed.
 
-    Cells of a study with equal trainings share the folder of the first of them, `shared`.
+    Cells of a study with equal trainings share the folder of the first of them, `shared`. `file`
+    is where a user declares the study. `remark` is what has to be known of an older run,
+    `typed` the command where it is not `recombine run`.
     """
 
     study: str
@@ -23,11 +27,19 @@ class Plan:
     shared: str
     tiny: bool = False
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    file: OwnFile | None = None
+    remark: str = ""
+    typed: str = ""
+
+    @property
+    def source(self) -> str:
+        """What the study is loaded by: its name, or the path of a user's file."""
+        return self.file.path if self.file else self.study
 
     @property
     def name(self) -> str:
         """What the user types for it."""
-        return f"{self.study}:{self.cell}"
+        return f"{self.source}:{self.cell}"
 
     def folder(self, out: Path) -> Path:
         """Return where the run lies."""
@@ -36,10 +48,12 @@ class Plan:
     @property
     def command(self) -> str:
         """What to type to run it."""
+        if self.typed:
+            return self.typed
         options = [
             f"--{name.replace('_', '-')} {typed(value)}" for name, value in self.overrides.items()
         ]
-        words = ["recombine run", self.name, *["--tiny"] * self.tiny, *options]
+        words = ["recombine run", shlex.quote(self.name), *["--tiny"] * self.tiny, *options]
         return f"{' '.join(words)} --seed {self.seed}"
 
     @property
@@ -61,7 +75,15 @@ class Plan:
             "seed": self.seed,
             "digest": training.digest,
             "training": training.spelled,
+            **({"file": asdict(self.file)} if self.file else {}),
         }
+
+    def remarked(self, facts: Mapping[str, Any]) -> "Plan":
+        """Return the plan with a remark, where its file has changed since these facts."""
+        before = facts.get("file", {}).get("digest")
+        if self.file is None or before in (None, self.file.digest):
+            return self
+        return replace(self, remark=f"{self.file.path} has changed since this run began")
 
     def check(self, facts: Mapping[str, Any], where: Path) -> None:
         """Raise unless the facts are of this run."""
@@ -98,7 +120,9 @@ def planned(
     seed = (cell.seeds[0] if isinstance(cell, Cell) else 0) if seed is None else seed
     cell = cell.of_seed(seed) if isinstance(cell, Cell) else cell
     changed = overridden(cell, overrides or {})
-    return Plan(name, key, changed, of.levels[key], seed, of.folder(key), tiny, overrides or {})
+    study = of.file.name if of.file else name
+    parts = (changed, of.levels[key], seed, of.folder(key), tiny, overrides or {}, of.file)
+    return Plan(study, key, *parts)
 
 
 def overridden(declared: Cell | Computation, overrides: Mapping[str, Any]) -> Cell | Computation:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from recombine.checkpoint import Checkpoint
 from recombine.data import Stream
-from recombine.graph import GraphedStep
 from recombine.measure.subject import Findings, SumsUp, joined
 from recombine.objectives.jepa import JepaObjective
 from recombine.report.files import naming, write_bytes, write_text
@@ -27,8 +25,9 @@ from recombine.run.lock import Lock
 from recombine.run.model import CONDITIONING, TRAINING, Model, stream
 from recombine.run.plan import Plan
 from recombine.run.state import Metrics, checkpoints, packed, path_of, tidy, unpack
+from recombine.run.trackers import NO_LOG, check, opened
 from recombine.share import SharedDraws
-from recombine.train import Step, Weights, train
+from recombine.train import Step, Weights
 
 LOOK = 50
 """Steps between looks at the loss: each look waits for the device."""
@@ -58,24 +57,36 @@ class Settings:
     save_every: int = 1000
     compiled: bool = True
     watch: Watch = lambda step, loss: None
+    log: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check(self.log)
         if self.save_every < 1:
             raise ValueError(f"a checkpoint is saved every 1 step or more; got {self.save_every}")
 
 
 class Session:
-    """A run in progress: what is in memory, and the folder it is kept in."""
+    """A run in progress: what is in memory, and the folder it is kept in.
+
+    One that is `stacked` is not compiled: the stack is, as a whole.
+    """
 
     def __init__(
-        self, plan: Plan, accelerator: Accelerator, settings: Settings, at_once: int = 1
+        self,
+        plan: Plan,
+        accelerator: Accelerator,
+        settings: Settings,
+        at_once: int = 1,
+        stacked: bool = False,
     ) -> None:
         self.plan, self.accelerator, self.settings = plan, accelerator, settings
-        self.at_once = at_once
+        self.at_once, self.stacked = at_once, stacked
+        self.pending: list[Tensor] = []
         self.cell = plan.trained
         self.folder = plan.folder(settings.out)
         self.lock = Lock(self.folder)
         self.metrics = Metrics(self.folder / "metrics.jsonl")
+        self.log = NO_LOG
         self.seconds, self.started = 0.0, time.perf_counter()
         self.first_loss = math.nan
         budget, device = self.cell.training.budget, accelerator.device
@@ -102,7 +113,8 @@ class Session:
             if settings.compiled:
                 # Anew for each run: after eight networks of a kind torch would give up on it.
                 torch.compiler.reset()
-                denoiser.compile()
+                if not stacked:
+                    denoiser.compile()
         self.called = accelerator.prepare_model(denoiser)
         # Preparing puts mixed precision into the very module: what stood there before is kept.
         self.plain = average.forward
@@ -116,13 +128,16 @@ class Session:
             described = self.folder / "training.json"
             if described.exists():
                 self.plan.check(_facts(described), described)
-            write_text(described, json.dumps(self.plan.facts, indent=2) + "\n")
+            else:
+                write_text(described, json.dumps(self.plan.facts, indent=2) + "\n")
             tidy(self.folder)
         self.accelerator.wait_for_everyone()
         if found := checkpoints(self.folder):
             self._resume(found)
         elif first:
             self.metrics.path.unlink(missing_ok=True)
+        if first and kept(self.plan, self.folder) is None:
+            self.log = opened(self.settings.log, self.plan, self.folder, self.stream.step)
 
     def _resume(self, found: list[Path]) -> None:
         try:
@@ -138,39 +153,50 @@ class Session:
         self.stream = self.stream.resumed(checkpoint.facts["stream"])
         self.seconds, self.first_loss = (checkpoint.facts[k] for k in ("seconds", "first_loss"))
 
-    def steps(self, stop: threading.Event) -> Iterator[None]:
-        """Take the steps that are left, one at a time; look, measure and save on the way."""
+    @property
+    def left(self) -> range:
+        """The steps that are left."""
+        return range(self.stream.step + 1, self.cell.training.budget.steps + 1)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the network is to be compiled: on a GPU, unless that is not wanted."""
+        return self.settings.compiled and self.accelerator.device.type == "cuda"
+
+    def step(self) -> Step:
+        """Return what takes a step."""
         training = self.cell.training
-        budget, noise = training.budget, self.generators["noise"]
-        average = self._target() if isinstance(training.objective, JepaObjective) else None
-        parts = (self.weights, training.objective, budget.clip, noise)
-        step = Step(*parts, self.called, self.share, average, self._seen)
-        left = range(self.stream.step + 1, budget.steps + 1)
-        pending: list[Tensor] = []
-        for taken in train(self._graphed(step), self._examples(), budget.rate, left):
-            pending.append(taken.loss)
-            if self._due(taken.index, stop.is_set()):
-                stopping = self._look(taken.index, pending, stop.is_set())
-                self._keep(taken.index, stopping)
-                pending = []
-            yield
-
-    def _target(self) -> Callable[..., Any]:
-        """Return the average as an objective that learns from it calls it, at every step."""
-        fast = self.settings.compiled and self.accelerator.device.type == "cuda"
-        return torch.compile(self.averaged) if fast else self.averaged
-
-    def _graphed(self, step: Step) -> Step | GraphedStep:
-        return (
-            GraphedStep(step) if step.generator.device.type == "cuda" and not self.share else step
+        average: Any = None
+        if isinstance(training.objective, JepaObjective):
+            # As an objective that learns from it calls it, at every step.
+            alone = self.compiles and not self.stacked
+            average = torch.compile(self.averaged) if alone else self.averaged
+        return Step(
+            self.weights,
+            training.objective,
+            training.budget.clip,
+            self.generators["noise"],
+            self.called,
+            self.share,
+            average,
+            training.view if self.stacked else self._seen,
         )
 
-    def _examples(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def examples(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Return the batches to come: images and conditions."""
         for batch in self.stream:
             with self.share or nullcontext():
                 generator = self.generators["condition"]
                 condition = self.cell.training.conditioner(batch.scenes, generator)
             yield batch.image, condition
+
+    def took(self, index: int, loss: Tensor, stop: bool) -> None:
+        """Look, measure and save after this step, when it is time."""
+        self.pending.append(loss)
+        if self._due(index, stop):
+            stopping = self._look(index, self.pending, stop)
+            self._keep(index, stopping)
+            self.pending = []
 
     def _seen(self, image: Tensor) -> Tensor:
         """Return what the model sees of pictures."""
@@ -202,7 +228,11 @@ class Session:
         limit = self.first_loss + DIVERGED * abs(self.first_loss)
         bad = [line for line in lines if not line["loss"] < limit]
         if self.accelerator.is_main_process:
-            self.metrics.append(lines[: lines.index(bad[0])] if bad else lines)
+            good = lines[: lines.index(bad[0])] if bad else lines
+            self.metrics.append(good)
+            for line in good:
+                rate = self.cell.training.budget.rate(line["step"])
+                self.log.numbers(line["step"], {"loss": line["loss"], "learning_rate": rate})
             self.settings.watch(step, losses[-1])
         if bad:
             self._give_up(bad[0]["step"], f"the loss is {bad[0]['loss']:g}")
@@ -218,6 +248,7 @@ class Session:
                 for name, each in found.measurements.items()
             }
             self.metrics.append([{"step": step, "measurements": values}])
+            self.log.measured(step, found.measurements)
         if first and (stopping or self._saves(step)):
             self._save(step)
         if stopping:
@@ -263,6 +294,7 @@ class Session:
             (self.folder / "samples").mkdir(exist_ok=True)
             sheet = tiled(pictures(images), _COLUMNS)
             write_bytes(self.folder / "samples" / f"{name}-{step}.png", png(sheet))
+            self.log.picture(step, name, sheet)
         return each
 
     def finish(self) -> Kept:
@@ -279,6 +311,8 @@ class Session:
             if isinstance(measure, SumsUp):
                 over = measure.over_training({**curves, **found.curves})
                 parts.append((reader, Findings(over)))
+        final = joined([found for _, found in parts]).measurements
+        self.log.measured(self.cell.training.budget.steps, final)
         return keep(self.plan, self.folder, parts, self.accelerator.device, self._elapsed())
 
 

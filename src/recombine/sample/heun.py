@@ -1,13 +1,14 @@
-"""From noise to image: follow a denoiser down the noise levels.
+"""From noise to image: follow a denoiser down the noise levels, by one of two solvers.
 
 All noise is a hash of a sample's own seed: a sample does not depend on which others it is drawn
 with, nor on the device.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
-from math import prod
+from math import log, prod
 from typing import Any, TypeAlias
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from recombine.denoiser import Denoiser, check_answer, noise
 from recombine.draw import bits
 from recombine.sample.guidance import Guidance, SummedScores
+from recombine.spelling import LATER
 
 _STREAM = 0x5A3B1E
 """Keeps the noise of samples apart from the draws that place objects."""
@@ -31,6 +33,17 @@ def unwatched(drawn: float, total: int) -> None:
     del drawn, total
 
 
+Made: TypeAlias = dict[str, Tensor]
+Keep: TypeAlias = Callable[[Sequence[Tensor], Callable[[], Made]], Made]
+"""Called with what a part of some work depends on, and with the work: returns what it makes."""
+
+
+def anew(of: Sequence[Tensor], work: Callable[[], Made]) -> Made:
+    """Do the work and keep nothing."""
+    del of
+    return work()
+
+
 @dataclass(frozen=True)
 class SeededGenerator:
     """Draws at most `batch` images at a time, each from a seed of its own: a Generator.
@@ -42,6 +55,7 @@ class SeededGenerator:
     steps: int
     batch: int
     watch: Progress
+    keep: Keep = anew
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -63,17 +77,61 @@ class SeededGenerator:
             raise ValueError(f"{len(condition)} conditions need as many seeds; got {len(seeds)}")
         parts = []
         for first in range(0, max(len(seeds), 1), self.batch):
-            here = slice(first, first + self.batch)
-            for step, state in enumerate(self.descent(condition[here], seeds[here]), start=1):
-                last = state
-                self.watch(first + step / self.steps * len(state), len(seeds))
-            parts.append(last)
+            of = condition[first : first + self.batch], seeds[first : first + self.batch]
+            made = self.keep(of, partial(self._drawn, *of, first, len(seeds)))
+            parts.append(made["images"])
         return torch.cat(parts)
+
+    def _drawn(self, condition: Tensor, seeds: Tensor, first: int, total: int) -> Made:
+        """Draw one batch, whose first image has this number."""
+        for step, state in enumerate(self.descent(condition, seeds), start=1):
+            last = state
+            self.watch(first + step / self.steps * len(state), total)
+        return {"images": last}
+
+
+Slope: TypeAlias = Callable[[Tensor, float], tuple[Tensor, Tensor]]
+"""Maps x and its noise level to the denoised image and dx / dsigma: one evaluation of a denoiser.
+"""
+Solver: TypeAlias = Callable[[Slope, Tensor, list[float]], Iterator[tuple[Tensor, Tensor]]]
+"""Yields x after each step between falling levels, and the denoised image at the step's start."""
+
+
+def heun(slope: Slope, x: Tensor, levels: list[float]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Take the mean of the slopes at both ends of a step: two evaluations (Karras et al. 2022)."""
+    for here, there in pairwise(levels):
+        denoised, now = slope(x, here)
+        ahead = x + (there - here) * now
+        # Without noise the slope is undefined, so the last step is Euler's.
+        if there > 0:
+            ahead = x + (there - here) * (now + slope(ahead, there)[1]) / 2
+        x = ahead
+        yield x, denoised
+
+
+def multistep(slope: Slope, x: Tensor, levels: list[float]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Extrapolate the denoised image from the step before: one evaluation a step.
+
+    DPM-Solver++(2M) of Lu et al. 2022 (arXiv 2211.01095, algorithm 2), where alpha = 1 and
+    lambda = -log sigma.
+    """
+    before: tuple[Tensor, float] | None = None
+    for here, there in pairwise(levels):
+        denoised, _ = slope(x, here)
+        followed = denoised
+        # The first step has nothing to extrapolate from; the last one ends in the denoised image.
+        if before is not None and there > 0:
+            last, width = before
+            followed = denoised + log(here / there) / (2 * width) * (denoised - last)
+        if there > 0:
+            before = denoised, log(here / there)
+        x = followed + there / here * (x - followed)
+        yield x, denoised
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """How to descend by Heun's method (Karras et al. 2022); levels are even in sigma^(1/bend).
+    """How to descend; levels are even in sigma^(1/bend), as in Karras et al. 2022.
 
     With `guidance` the condition is stronger than in training, or its factors act one at a time.
     """
@@ -83,6 +141,7 @@ class Sampler:
     lowest: float = 0.002
     bend: float = 7.0
     guidance: Guidance | SummedScores | None = None
+    solver: Solver = field(default=heun, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -111,6 +170,11 @@ class Sampler:
 
         return SeededGenerator(descent, self.steps, batch, watch)
 
+    @property
+    def evaluations(self) -> int:
+        """How often the denoiser is called for an image."""
+        return 2 * self.steps - 1 if self.solver is heun else self.steps
+
     def levels(self) -> Float[Tensor, " level"]:
         """Return `steps` falling noise levels, then zero, in double precision."""
         ends = self.highest ** (1 / self.bend), self.lowest ** (1 / self.bend)
@@ -120,6 +184,17 @@ class Sampler:
 
 HEUN = Sampler()
 """The 32 steps of EDM2."""
+QUICK_STEPS, QUICK_LOWEST = 7, 0.02
+"""The steps of the sampler for a CPU, and the noise that its last step removes at once."""
+
+
+def quick(sampler: Sampler) -> Sampler:
+    """Return the sampler for a CPU: it draws what 18 steps of Heun's method draw.
+
+    benchmarks/sampler.py says how it was chosen, docs/speed.md what came out.
+    """
+    steps, lowest = min(sampler.steps, QUICK_STEPS), max(sampler.lowest, QUICK_LOWEST)
+    return replace(sampler, steps=steps, lowest=lowest)
 
 
 @dataclass(frozen=True)
@@ -159,30 +234,15 @@ def trajectory(
     if sampler.guidance is not None:
         denoiser = sampler.guidance(denoiser)
     levels = sampler.levels().tolist()
-    x = start.detach() * levels[0]
-    for step, (here, there) in enumerate(pairwise(levels), start=1):
-        x, denoised = _descend(denoiser, x, condition, here, there)
-        yield Moment(step, there, x, denoised)
 
+    # Gradients are off here and not below: a generator would switch them off for its reader.
+    @torch.no_grad()
+    def slope(x: Tensor, level: float) -> tuple[Tensor, Tensor]:
+        sigma = x.new_full((len(x),), level)
+        denoised = denoiser(x, sigma, condition)
+        check_answer(denoised, x)
+        return denoised, noise(denoised, x, sigma)
 
-# Gradients are off here and not in `trajectory`: a generator would switch them off for its reader.
-@torch.no_grad()
-def _descend(
-    denoiser: Denoiser, x: Tensor, condition: Tensor, here: float, there: float
-) -> tuple[Tensor, Tensor]:
-    """Return x at the next level, and the denoised image at this one."""
-    denoised, slope = _slope(denoiser, x, here, condition)
-    ahead = x + (there - here) * slope
-    # Without noise the slope is undefined, so the last step is Euler's.
-    if there > 0:
-        _, next_slope = _slope(denoiser, ahead, there, condition)
-        ahead = x + (there - here) * (slope + next_slope) / 2
-    return ahead, denoised
-
-
-def _slope(denoiser: Denoiser, x: Tensor, level: float, condition: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the denoised image and dx / dsigma of the probability flow: the noise in x."""
-    sigma = x.new_full((len(x),), level)
-    denoised = denoiser(x, sigma, condition)
-    check_answer(denoised, x)
-    return denoised, noise(denoised, x, sigma)
+    steps = sampler.solver(slope, start.detach() * levels[0], levels)
+    for step, (x, denoised) in enumerate(steps, start=1):
+        yield Moment(step, levels[step], x, denoised)

@@ -10,9 +10,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from recombine.models.blocks import closeness
-from recombine.models.heads import Codebook, GaussianMixture
+from recombine.models.heads import Codebook, GaussianMixture, vectors
 from recombine.models.masked import TokenModel
-from recombine.objectives.masked import vectors
 from recombine.sample.heun import (
     HEUN,
     Progress,
@@ -81,6 +80,11 @@ class Unmask:
             return (revealed.tokens for revealed in steps)
 
         return SeededGenerator(descent, self.steps, batch, watch)
+
+    @property
+    def evaluations(self) -> int:
+        """How often the network is called for an image."""
+        return self.steps
 
     def left(self, step: int, tokens: int) -> int:
         """Return how many of so many tokens are hidden after a step; step 0 is the start."""

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from recombine import zoo
-from recombine.measure.fit import fit_of
+from recombine.measure.fit import Fit
 from recombine.measure.renders import FRESH
 from recombine.scene import World
 from recombine.scoring.matching import ABSENT, agreeing
@@ -44,7 +44,7 @@ def read(world: Shapes2D | Clevr, images: Float[Tensor, "batch 3 height width"])
     """Read images; what is seen in one does not depend on the others."""
     if isinstance(world, Clevr):
         return _detected(images)
-    reading = fit_of(world)(images)
+    reading = Fit(world)(images)
     present = torch.ones(len(images), 1, dtype=torch.bool, device=images.device)
     return Seen(reading.concepts[:, None], present, reading.valid)
 

@@ -147,7 +147,7 @@ def small(cell: Cell) -> Cell:
         replace(each, samples=8) if isinstance(each, Composition) else each
         for each in cell.measures
     )
-    return replace(cell, training=training, measures=measures, milestones=(2_000,), seeds=(0, 1, 2))
+    return replace(cell, training=training, measures=measures, milestones=(), seeds=(0, 1, 2))
 
 
 def with_world(**fields: Any) -> Callable[[Cell], Cell]:
@@ -172,7 +172,7 @@ BASE = Cell(
         view=VECTORS,
     ),
     sampler=_DIT.sampler,
-    measures=(Composition(FIRST, samples=16, reader="fit", most=24, kept=4),),
+    measures=(Composition(FIRST, samples=16, reader="fit", most=24, kept=4, second="probe"),),
     milestones=(5_000,),
     seeds=(0, 1, 2, 3, 4),
     replicate=replicate,
@@ -254,9 +254,10 @@ STUDY = study(
         {
             "model": ["dit", "maskgit", "maskgit_squared"],
             "coverage": ["c18", "c40"],
+            "position": ["random", "fixed"],
             "size": "small",
         },
-        {"model": "maskgit", "auxiliary": "jepa", "size": "small"},
+        {"model": "maskgit", "auxiliary": "jepa", "position": "fixed", "size": "small"},
     ),
     headline=("accuracy@test", "accuracy@dev", "accuracy@seen", "valid@test"),
     cost="10 to 20 seconds a run, stacked, on one H200; 6 to 9 minutes on one core (small)",

@@ -6,7 +6,7 @@ one network and one way for the condition to enter, a vector for the whole image
 which objects the condition names, and in which form.
 
     recombine run length:grid_all --seeds 0-1          # 2 to 3 minutes a seed on one H200
-    recombine measure zoo:grid_all --what length       # measure shipped weights again
+    recombine measure zoo:grid_all --what length --full   # measure shipped weights again
 """
 
 from collections.abc import Callable

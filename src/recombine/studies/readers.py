@@ -10,6 +10,7 @@ ones included, so that it can name what it sees.
 
 from dataclasses import replace
 
+from recombine import zoo
 from recombine.condition import Conditioner, all_objects
 from recombine.measure.detection import DetectorError
 from recombine.measure.reader_error import ReaderError
@@ -40,7 +41,7 @@ DETECTOR = Cell(
 PROBE = Cell(
     Training(
         world=Shapes2D(),
-        network=Probe(width=32, rejects=True),
+        network=zoo.SHAPES2D_PROBE,
         budget=Budget(2_000, 128, 2e-3, warm_up=50, decay=cosine, ema=0.99),
         conditioner=Conditioner(all_objects, concepts),
         objective=Classification(noise=0.07, blur=1.5, world=Shapes2D()),

@@ -40,7 +40,7 @@ BASE = Cell(
         conditioner=Conditioner(no_object),
         objective=Autoencoding(),
     ),
-    measures=(Tokenizing(EVERY, samples=16, read=128),),
+    measures=(Tokenizing(EVERY, samples=16, read=64),),
     seeds=(0,),
 )
 
@@ -52,7 +52,7 @@ def kl(cell: Cell) -> Cell:
 
 def seen(cell: Cell) -> Cell:
     """Return the cell that sees 18 of 96 compositions."""
-    return _moved(cell, Shapes2D(among=SEEN.seen), Tokenizing(SEEN, samples=16, read=128))
+    return _moved(cell, Shapes2D(among=SEEN.seen), Tokenizing(SEEN, samples=16, read=64))
 
 
 def shapes3d(cell: Cell) -> Cell:

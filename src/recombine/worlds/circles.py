@@ -9,12 +9,20 @@ from math import pi
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from recombine.draw import bits, uniform, whole
 from recombine.render.raster import CIRCLE, blurred, centres_inside, coverage, flat_scenes, painted
-from recombine.scene import Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.scene import (
+    Concepts,
+    Factor,
+    SceneNumbers,
+    Scenes,
+    as_numbers,
+    compositions,
+    concept_rows,
+)
 from recombine.spelling import brief
 from recombine.split import Split
 
@@ -62,8 +70,9 @@ class Circles:
             raise ValueError(f"noise is at least 0; got {self.noise}")
         concept_rows(self.factors, self.among)
 
-    def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
+    def scenes(self, index: SceneNumbers, seed: int = 0) -> Scenes:
         """Return the scenes of these numbers."""
+        index = as_numbers(index)
         rows = concept_rows(self.factors, self.among or compositions(self.factors)).to(index.device)
         which = whole(seed, index, index.new_tensor(_COMPOSITION), below=len(rows))[:, 0]
         blue, small = (rows[which] == 1).unbind(-1)

@@ -19,7 +19,9 @@ from recombine.scene import (
     SHAPES,
     Concepts,
     Factor,
+    SceneNumbers,
     Scenes,
+    as_numbers,
     compositions,
     concatenate,
     concept_rows,
@@ -84,8 +86,9 @@ class Clevr:
             raise ValueError(f"an image has a side of at least 1 pixel; got {self.size}")
         concept_rows(self.factors, self.among)
 
-    def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
+    def scenes(self, index: SceneNumbers, seed: int = 0) -> Scenes:
         """Place objects as the original does: all anew until they keep their distance and show."""
+        index = as_numbers(index)
         pending, found = torch.arange(len(index), device=index.device), []
         attempt, at_once = 0, 1
         while len(pending):

@@ -40,7 +40,7 @@ def debris(world: Shapes2D, kind: str, index: Index, seed: int) -> Drawing:
     return DEBRIS[kind](world, index, seed)
 
 
-def _drawn(seed: int, index: Index, number: int, low: float = 0, high: float = 1) -> Amount:
+def _drawn(seed: int, index: Index, number: int, low: float = 0.0, high: float = 1.0) -> Amount:
     """Return a number in [low, high) per image."""
     draw = index.new_tensor([FIRST_DRAW + number])
     return low + (high - low) * uniform(seed, index, draw)[:, 0]
@@ -95,7 +95,7 @@ def _two_colours(world: Shapes2D, index: Index, seed: int) -> Drawing:
     scenes = world.scenes(index, seed)
     other = replace(scenes, colour=_another_colour(world, scenes, seed, index))
     right, down = _points(scenes, world.size)
-    angle = _drawn(seed, index, 0, 0, 2 * pi)[:, None, None]
+    angle = _drawn(seed, index, 0, 0.0, 2 * pi)[:, None, None]
     half = _pooled(right * angle.cos() + down * angle.sin() > 0)[:, None]
     return half * world.image(scenes) + (1 - half) * world.image(other)
 
@@ -105,7 +105,7 @@ def _two_objects(world: Shapes2D, index: Index, seed: int) -> Drawing:
     smallest = min(range(len(world.sizes)), key=lambda number: float(world.radii[0, number]))
     small = replace(world, sizes=(world.sizes[smallest],), among=(), shift=0.0)
     first, second = small.scenes(index, seed), small.scenes(index + 1, seed + 1)
-    angle = _drawn(seed, index, 0, 0, 2 * pi)
+    angle = _drawn(seed, index, 0, 0.0, 2 * pi)
     apart = (first.size + second.size)[:, 0] * _drawn(seed, index, 1, 0.75, 0.9)
     away = torch.stack([angle.cos(), angle.sin()], dim=1) * apart[:, None]
     images = [
@@ -197,7 +197,7 @@ def _splinter(right: Where, down: Where, vary: Tensor) -> Tensor:
 
 def _egg(right: Where, down: Where, vary: Tensor) -> Tensor:
     """A disc with a straight flank."""
-    return (right**2 + down**2 < 1.15) & (right < 0.3 + 0.4 * vary)
+    return (right**2 + down**2 < 1.25) & (right < 0.3 + 0.4 * vary)
 
 
 def _of_outline(inside: Inside) -> Callable[[Shapes2D, Index, int], Drawing]:
@@ -208,7 +208,7 @@ def _of_outline(inside: Inside) -> Callable[[Shapes2D, Index, int], Drawing]:
         area = coverage(scenes, world.size, EXTENT).sum(dim=(1, 2, 3))
         unit = (area / pi).sqrt()[:, None, None]
         right, down = (each / unit for each in _points(scenes, world.size))
-        angle = _drawn(seed, index, 0, 0, 2 * pi)[:, None, None]
+        angle = _drawn(seed, index, 0, 0.0, 2 * pi)[:, None, None]
         right, down = (
             right * angle.cos() + down * angle.sin(),
             down * angle.cos() - right * angle.sin(),
@@ -227,7 +227,8 @@ def _points(scenes: Scenes, side: int) -> tuple[Where, Where]:
     return right[:, None].expand(-1, side * FINE, -1), down[..., None].expand(-1, -1, side * FINE)
 
 
-def _pooled(inside: Bool[Tensor, "batch height width"]) -> Where:
+def _pooled(inside: Bool[Tensor, "batch fine fine"]) -> Float[Tensor, "batch height width"]:
+    """Return the share of each pixel's fine points that lie inside."""
     return F.avg_pool2d(inside.float()[:, None], FINE)[:, 0]
 
 

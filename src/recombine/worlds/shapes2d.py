@@ -9,12 +9,21 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from recombine.draw import uniform, whole
 from recombine.render.raster import AREA, FLAT, coverage, flat_scenes, painted
-from recombine.scene import SHAPES, Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.scene import (
+    SHAPES,
+    Concepts,
+    Factor,
+    SceneNumbers,
+    Scenes,
+    as_numbers,
+    compositions,
+    concept_rows,
+)
 from recombine.spelling import brief
 from recombine.split import one_change
 
@@ -105,8 +114,9 @@ class Shapes2D:
         even = [(4 / AREA[SHAPES.index(name)]) ** 0.5 for name in self.shapes]
         return torch.tensor(even)[:, None] * half
 
-    def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
+    def scenes(self, index: SceneNumbers, seed: int = 0) -> Scenes:
         """Return the scenes of these numbers; with `images`, many numbers have the same one."""
+        index = as_numbers(index)
         if self.images is not None:
             index = whole(seed, index, index.new_tensor(_WHICH), below=self.images)[:, 0]
         rows = concept_rows(self.factors, self.among or compositions(self.factors)).to(index.device)

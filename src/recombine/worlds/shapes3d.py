@@ -17,7 +17,16 @@ from recombine.render.camera import look_at
 from recombine.render.engine import picture
 from recombine.render.solids import solids
 from recombine.render.stage import LAMP_POSITIONS, LOOK, Stage
-from recombine.scene import SHAPES, Concepts, Factor, Scenes, compositions, concept_rows
+from recombine.scene import (
+    SHAPES,
+    Concepts,
+    Factor,
+    SceneNumbers,
+    Scenes,
+    as_numbers,
+    compositions,
+    concept_rows,
+)
 from recombine.spelling import brief
 from recombine.split import Split, at_most_one
 
@@ -55,8 +64,9 @@ class Shapes3D:
             raise ValueError(f"an image has a side of at least 1 pixel; got {self.size}")
         concept_rows(self.factors, self.among)
 
-    def scenes(self, index: Int[Tensor, " batch"], seed: int) -> Scenes:
+    def scenes(self, index: SceneNumbers, seed: int = 0) -> Scenes:
         """Return the scenes of these numbers."""
+        index = as_numbers(index)
         here = index.device
         rows = concept_rows(self.factors, self.among or compositions(self.factors)).to(here)
         draw = torch.arange(4, device=here)

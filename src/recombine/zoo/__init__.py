@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from recombine.checkpoint import Checkpoint, digest_of, unpack_average
+from recombine.measure.fit import Fit
 from recombine.measurement import Measurement
 from recombine.models.detector import Detector, DetectorReader
 from recombine.models.probe import Probe, ProbeReader
 from recombine.report.files import naming
 from recombine.report.words import nearest
+from recombine.worlds.shapes2d import Shapes2D
 
 Filled = TypeVar("Filled", bound=nn.Module)
 
@@ -27,7 +29,9 @@ FOLDER = Path(__file__).parent
 LARGEST = 8_000_000
 """Bytes of one file, so that the repository stays light to clone."""
 PREFIX = "zoo:"
-READERS = ("detector", "probe")
+READERS = ("detector", "probe", "fit")
+SHAPES2D_PROBE = Probe(width=32, rejects=True)
+"""The network of the shipped probe."""
 
 
 def names(folder: Path | None = None) -> list[str]:
@@ -81,10 +85,23 @@ def ship(
     return target
 
 
-def reader(name: str, device: torch.device) -> Any:
-    """Return a shipped reader of images on a device: it is read from disk once."""
+def reader(name: str, device: torch.device, world: object = None) -> Any:
+    """Return a reader of images on a device; weights are read from disk once.
+
+    The reader by rendering, "fit", needs no weights but the world of the images. A probe
+    of yours is named by its path.
+    """
     if name not in READERS:
-        raise ValueError(f"reader {name!r} is not one of {', '.join(READERS)}")
+        if Path(name).suffix or Path(name).exists():
+            from recombine.zoo.probes import own_probe  # here, as few need it
+
+            return own_probe(Path(name), device)
+        known = ", ".join(READERS)
+        raise ValueError(f"reader {name!r} is not one of {known}, and no path of a probe of yours")
+    if name == "fit":
+        if not isinstance(world, Shapes2D):
+            raise ValueError(f"reader 'fit' reads Shapes2D; got {getattr(world, 'name', world)}")
+        return Fit(world)
     return detector(device=device) if name == "detector" else probe(device)
 
 
@@ -104,7 +121,8 @@ def _detector(path: Path, device: torch.device) -> DetectorReader:
 @torch.inference_mode(False)
 def probe(device: torch.device) -> ProbeReader:
     """Return the shipped reader of Shapes2D."""
-    return ProbeReader(filled(Probe().build(), path("probe")).to(device), Probe())
+    network = filled(SHAPES2D_PROBE.build(), path("probe")).to(device)
+    return ProbeReader(network, SHAPES2D_PROBE, float(measured("probe", "threshold").value))
 
 
 def filled(network: Filled, path: Path) -> Filled:

@@ -14,10 +14,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.render.raster import flat_scenes
 from recombine.scene import Concepts, Factor, Scenes, composition_number, compositions, concept_rows
 from recombine.split import one_change
-from recombine.worlds.files.folder import Format, all_there, directory, inside, pictures, text
+from recombine.worlds.files.folder import (
+    Format,
+    all_there,
+    directory,
+    inside,
+    labelled,
+    pictures,
+    text,
+)
 
 PORTRAIT = Format("JPEG", width=178, height=218)
 IMAGES, LISTING = "img_align_celeba", "list_attr_celeba.txt"
@@ -63,10 +70,7 @@ class CelebA:
 
     def scenes_of(self, number: Int[Tensor, " batch"]) -> Scenes:
         """Return scenes of which the three concepts of a face are known, and nothing else."""
-        concepts = self._known[0][number.cpu()].to(number.device)
-        nothing = torch.zeros(len(concepts), 3, device=number.device)
-        shape = torch.zeros_like(number)
-        return flat_scenes(nothing[:, :2], nothing[:, 0], nothing, shape, concepts, nothing)
+        return labelled(self._known[0][number.cpu()].to(number.device))
 
     def image_of(self, number: Int[Tensor, " batch"]) -> Float[Tensor, "batch 3 height width"]:
         """Return these faces, resized."""

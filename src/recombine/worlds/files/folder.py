@@ -6,16 +6,21 @@ checked before its pixels are unpacked, and every complaint is one line that nam
 
 import json
 import os
+import struct
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
+
+from recombine.render.raster import flat_scenes
+from recombine.scene import Scenes
 
 MOST_BYTES = 1 << 30
 """A list of images larger than this is refused; 70,000 scenes of CLEVR are well below."""
@@ -25,9 +30,26 @@ _BROKEN = (
     OSError,
     ValueError,
     SyntaxError,
+    TypeError,
+    struct.error,
     Image.DecompressionBombError,
     Image.DecompressionBombWarning,
 )
+
+
+@runtime_checkable
+class Form(Protocol):
+    """Which pictures are opened, and how one becomes a square."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The formats that are opened, as Pillow calls them."""
+
+    def fault(self, image: Image.Image) -> str:
+        """Return by its header what is wrong with a picture, or nothing."""
+
+    def square(self, image: Image.Image) -> Image.Image:
+        """Return a picture in RGB, cut square."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +61,22 @@ class Format:
     height: int
     modes: tuple[str, ...] = ("RGB",)
     cut: int = 0
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The one format."""
+        return (self.kind,)
+
+    def fault(self, image: Image.Image) -> str:
+        """Return what differs from the pictures as they are published."""
+        if image.size == (self.width, self.height) and image.mode in self.modes:
+            return ""
+        found = f"{image.width}x{image.height} pixels in mode {image.mode}"
+        return f"has {found}; expected {self.width}x{self.height} in {' or '.join(self.modes)}"
+
+    def square(self, image: Image.Image) -> Image.Image:
+        """Return the picture in RGB without what is cut off."""
+        return image.convert("RGB").crop((self.cut, 0, self.width - self.cut, self.height))
 
 
 def directory(folder: Path, *names: str) -> Path:
@@ -95,36 +133,46 @@ def parsed(path: Path) -> object:
 
 
 def pictures(
-    folder: Path, root: Path, names: Iterable[str], form: Format, side: int
+    folder: Path, root: Path, names: Iterable[str], form: Form, side: int
 ) -> Float[Tensor, "batch 3 side side"]:
-    """Return the pictures of these names, square and in [0, 1]; they are decoded side by side."""
+    """Return the pictures of these names, square and in [0, 1]."""
+    return unit(squares([inside(folder, root, name) for name in names], form, side))
 
-    def square(path: Path) -> np.ndarray:
-        cut = (form.cut, 0, form.width - form.cut, form.height)
-        resized = picture(path, form).crop(cut).resize((side, side), Image.Resampling.BICUBIC)
-        return np.asarray(resized)
 
-    paths = [inside(folder, root, name) for name in names]
+def squares(paths: Sequence[Path], form: Form, side: int) -> UInt8[Tensor, "batch side side 3"]:
+    """Return pictures of one size as bytes; they are decoded side by side."""
+
+    def resized(path: Path) -> np.ndarray:
+        return np.asarray(picture(path, form).resize((side, side), Image.Resampling.BICUBIC))
+
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        return unit(torch.from_numpy(np.stack(list(pool.map(square, paths)))))
+        return torch.from_numpy(np.stack(list(pool.map(resized, paths))))
 
 
-def picture(path: Path, form: Format) -> Image.Image:
-    """Return a decoded picture in RGB; its header must match before a pixel is unpacked."""
+def picture(path: Path, form: Form) -> Image.Image:
+    """Return a square picture in RGB; its header must fit before a pixel is unpacked."""
     try:
-        with Image.open(path, formats=(form.kind,)) as image:
-            size, mode = image.size, image.mode
-            fits = size == (form.width, form.height) and mode in form.modes
-            decoded = image.convert("RGB") if fits else None
+        with Image.open(path, formats=form.kinds) as image:
+            fault = form.fault(image)
+            decoded = None if fault else form.square(image)
     except _BROKEN as error:
-        raise ValueError(f"{path} is not a whole {form.kind} image: {error}") from None
+        kinds = " or ".join(form.kinds)
+        raise ValueError(f"{path} is not a whole {kinds} image: {error}") from None
     if decoded is None:
-        found = f"{size[0]}x{size[1]} pixels in mode {mode}"
-        wanted = f"{form.width}x{form.height} in {' or '.join(form.modes)}"
-        raise ValueError(f"{path} has {found}; expected {wanted}")
+        raise ValueError(f"{path} {fault}")
     return decoded
 
 
 def unit(pixels: Tensor) -> Float[Tensor, "batch 3 height width"]:
     """Return bytes of rows, columns and channels as images in [0, 1]."""
     return pixels.permute(0, 3, 1, 2).to(torch.float32) / 255
+
+
+def labelled(concepts: Int[Tensor, "batch factor"], number: Tensor | None = None) -> Scenes:
+    """Return scenes of one object each of which the concepts are known and nothing else.
+
+    What a picture on disk shows has no shape that we could name: its number stands there, or 0.
+    """
+    nothing = torch.zeros(len(concepts), 3, device=concepts.device)
+    shape = torch.zeros_like(concepts[:, 0]) if number is None else number
+    return flat_scenes(nothing[:, :2], nothing[:, 0], nothing, shape, concepts, nothing)
