@@ -69,7 +69,7 @@ def test_an_own_training_is_run_and_goes_on(tmp_path: Path):
         recombine.run(OPEN, out=tmp_path)
 
 
-def test_generators_and_denoisers_are_told_apart_by_what_they_are_called_with():
+def test_generators_and_denoisers_differ_in_how_they_are_called():
     assert not is_denoiser(lambda condition, generator: condition)
     assert is_denoiser(lambda x, sigma, condition: x)
     assert is_denoiser(recombine.wrap(lambda x, t: x, "flow"))

@@ -66,8 +66,12 @@ def test_objects_are_printed_as_json(capsys: pytest.CaptureFixture[str]):
         "subject": "zoo:detector",
         "measurements": {},
         "images": [
-            {"image": "a.png", "objects": [{**one, "material": "metal", "confidence": 0.8}]},
-            {"image": "b.png", "objects": []},
+            {
+                "image": "a.png",
+                "known": True,
+                "objects": [{**one, "material": "metal", "confidence": 0.8}],
+            },
+            {"image": "b.png", "known": True, "objects": []},
         ],
     }
 

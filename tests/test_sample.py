@@ -185,7 +185,7 @@ def test_own_runs_are_drawn_with_too(said: Said, folder: Path):
     run = folder.parent / NAME / "grid_all" / "seed0"
     named = [f"{NAME}:grid_all", "--runs", str(folder.parent)]
     for words in (named, [str(run)], [str(run / "checkpoint-4.safetensors")]):
-        assert said("sample", *words, "--at", "0.5,0.5", "--out", "x.png")[0] == 0
+        assert said("sample", *words, "--at", "0.5,0.5", "--out", "x.png", "--force")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_own_runs_are_drawn_with_too(said: Said, folder: Path):
         (["--count", "0"], "--count is from 1 to 1024; got 0"),
         (["--scale", "0"], "--scale is from 1 to 16; got 0"),
         (["--steps", "0"], "a sampler takes at least 1 step; got 0"),
-        (["--out", "x.gif"], "--out is a .png file; got x.gif"),
+        (["--out", "x.gif"], "--out is a .png file or a folder; got x.gif"),
         (["--out", "no/x.png"], "no is no folder; expected one to write --out into"),
     ],
 )
@@ -370,3 +370,53 @@ def test_the_bar_may_start_anew(said: Said, monkeypatch: pytest.MonkeyPatch):
         watch(2.0, 4)
         watch(4.0, 4)
         watch(1.0, 8)
+
+
+# Several models, folders, files that are there
+
+
+def test_models_draw_side_by_side_into_a_folder_and_nothing_is_replaced(said: Said):
+    words = ["sample", "zoo:grid_all", "zoo:grid_one", "--at", "0.2,0.4", "--count", "2"]
+    assert said(*words, "--out", "both", "--scale", "1")[0] == 0
+    names = [
+        f"zoo_{each}-000{number}.png" for each in ("grid_all", "grid_one") for number in (0, 1)
+    ]
+    assert sorted(path.name for path in Path("both").iterdir()) == sorted([*names, "sheet.png"])
+    assert opened("both/sheet.png").size == (2 * SIZE + 2, 2 * SIZE + 2)
+    tile = opened("both/sheet.png").crop((0, SIZE + 2, SIZE, 2 * SIZE + 2))
+    assert tile.tobytes() == opened(f"both/{names[2]}").tobytes()
+    before = Path("both/sheet.png").read_bytes()
+    code, _, err = said(*words, "--out", "both", "--scale", "1", "--seed", "9")
+    assert (code, err) == (2, f"recombine: both/{names[0]} is there already; --force replaces it\n")
+    assert Path("both/sheet.png").read_bytes() == before
+    assert said(*words, "--out", "both", "--scale", "1", "--seed", "9", "--force")[0] == 0
+    assert Path("both/sheet.png").read_bytes() != before
+
+
+def test_a_picture_that_is_there_is_kept(said: Said):
+    Path("x.png").write_text("mine")
+    code, _, err = said("sample", "zoo:grid_all", "--out", "x.png")
+    assert (code, err) == (2, "recombine: x.png is there already; --force replaces it\n")
+    assert Path("x.png").read_text() == "mine"
+
+
+def test_guidance_changes_the_samples(said: Said):
+    words = ["sample", "zoo:grid_all", "--at", "0.2,0.4", "--scale", "1"]
+    said(*words, "--out", "plain.png")
+    said(*words, "--guidance", "1", "--out", "one.png")
+    said(*words, "--guidance", "4", "--out", "four.png")
+    apart = ImageChops.difference(opened("plain.png"), opened("one.png"))
+    assert max(high for _, high in apart.getextrema()) <= 2
+    assert opened("plain.png").tobytes() != opened("four.png").tobytes()
+
+
+def test_concepts_are_for_models_conditioned_on_factors(said: Said):
+    for words, complaint in (
+        (["--as", "cube"], "conditioned on places, not on factors"),
+        (["--as", "rhombus"], "'rhombus' is no concept of this model's world (shape: "),
+        (["--as", "cube,sphere"], "--as names each factor once; got 'cube,sphere'"),
+        (["--as", "cube", "--at", "0.1,0.2"], "--at and --as exclude each other"),
+    ):
+        code, _, err = said("sample", "zoo:grid_all", *words, "--out", "some")
+        assert code == 2
+        assert complaint in err

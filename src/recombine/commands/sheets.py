@@ -66,7 +66,8 @@ def samples(subject: str, options: Any) -> Float[Tensor, "count 3 height width"]
     path = chosen_checkpoint(subject, 0, options.runs)
     with image_progress(subject) as watch:
         device = choice.chosen_device(options.device)
-        model = guided(chosen_model(path, device, options.steps, watch, options.sampler), options)
+        model = chosen_model(path, device, options.steps, sampler=options.sampler)
+        model = replace(guided(model, options), watch=watch)
         if options.concepts is not None:
             wanted = named(model, options.concepts)
             return model.sample(None, options.count, options.seed, **wanted)

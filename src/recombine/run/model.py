@@ -38,7 +38,6 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
     """A trained model, ready to be sampled and measured, and to be kept as a folder.
 
     On a GPU the denoiser works in bf16; `plain` is the same one in the precision of its weights.
-    `record` holds what was measured after training, by name.
     """
 
     cell: Cell

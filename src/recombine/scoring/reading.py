@@ -62,7 +62,7 @@ def _detected(images: Float[Tensor, "batch 3 height width"]) -> Seen:
 
 
 def renders(
-    world: Shapes2D | Clevr, request: Int[Tensor, "object factor"], count: int
+    world: Shapes2D | Clevr, request: Int[Tensor, "requested factor"], count: int
 ) -> tuple[Float[Tensor, "batch 3 height width"], Int[Tensor, "batch object factor"]]:
     """Return true renders for a request that no training has seen, and what they show.
 
