@@ -63,7 +63,7 @@ class RunOptions:
     log: Annotated[Names, UNSET] = ()
     """Also report to csv (log.csv of the run), tensorboard, trackio or wandb, or to several."""
     yes: bool = False
-    """Train on a CPU even if it takes a day or more."""
+    """Train even if it takes a day or more on a CPU, or if the tokenizer loses some images."""
     json: Json = False
 
 
@@ -156,6 +156,12 @@ def planned(options: RunOptions, words: Sequence[str] = ()) -> list[Plan]:
         for plan in seeded(study, key, seeds, options.tiny, words)
     ]
     needs.check(plans)
+    try:
+        needs.check_ceiling(plans)
+    except ValueError as error:
+        if not (options.yes or options.tiny):
+            raise ValueError(f"{error}; --yes trains all the same") from error
+        say(f"warning: {error}")
     for plan in plans:
         if isinstance(plan.declared, Cell):
             warn_of_change(plan, options.out)
