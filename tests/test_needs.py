@@ -160,3 +160,13 @@ def test_a_gpu_and_a_tiny_run_need_no_estimate(
         options = command.RunOptions(("toy",), tiny, device=device, out=tmp_path)
         command.say_how_long([toy()], options)
     assert capsys.readouterr().err == ""
+
+
+def test_a_tokenizer_below_its_ceiling_takes_a_yes(refused: Callable[..., str]):
+    """The shipped VQ tokenizer keeps too few of one composition; --tiny is for trying."""
+    said = refused("run", "coverage:maskgit")
+    assert said.startswith("tokenizer_vq keeps only 0.875 of the images of one composition")
+    assert said.endswith("; --yes trains all the same")
+    assert needs.check_ceiling(planned("coverage:dit_kl")) is None
+    with pytest.raises(ValueError, match=r"keeps only 0\.297"):
+        needs.check_ceiling(planned("coverage:maskgit-fixed"))
