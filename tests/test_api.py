@@ -17,7 +17,7 @@ from recombine.training import Budget, Training
 from recombine.worlds.shapes2d import PAPER
 
 PAGE = Path(__file__).parents[1] / "docs/api.md"
-NETWORK = UNet(3, 28, Vector(12), width=8, multipliers=(1,), blocks=1, attention=(), patch=4)
+NETWORK = UNet(3, 28, Vector(9), width=8, multipliers=(1,), blocks=1, attention=(), patch=4)
 LABELS = Training(PAPER, NETWORK, Budget(2, 2), Conditioner(all_objects, Labels((2, 2, 2))))
 OPEN = Training(PAPER, NETWORK, Budget(2, 2), FactorDropout(all_objects, Labels((2, 2, 2))))
 

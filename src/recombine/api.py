@@ -24,7 +24,7 @@ from recombine.views import Centred, Unchanged, View
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenTraining:
     """What is known of a model that was trained elsewhere."""
 
     world: Source
@@ -38,7 +38,7 @@ class Given:
 class Foreign:
     """A generator or a denoiser made elsewhere, as measurements see it."""
 
-    training: Given
+    training: GivenTraining
     called: Callable[..., Tensor]
     denoises: bool
     sampler: Sampler
@@ -46,12 +46,8 @@ class Foreign:
 
     @property
     def denoiser(self) -> Any:
-        """The denoiser itself; a generator has none."""
-        if not self.denoises:
-            raise ValueError(
-                "this is measured on a denoiser (x, sigma, condition); got a generator"
-            )
-        return self.called
+        """The denoiser itself; a generator has none, and says so when it is called as one."""
+        return self.called if self.denoises else _no_denoiser
 
     @property
     def precise(self) -> Any:
@@ -84,6 +80,10 @@ class Foreign:
         return anew(of, work)
 
 
+def _no_denoiser(*call: Tensor) -> Tensor:
+    raise ValueError("this is measured on a denoiser (x, sigma, condition); got a generator")
+
+
 def measure(
     model: Any,
     what: str,
@@ -113,7 +113,7 @@ def measure(
     denoises = is_denoiser(model)
     view = view or (Centred() if denoises else Unchanged())
     place = torch.device(device)
-    subject = Foreign(Given(world, conditioner, view), model, denoises, sampler, place)
+    subject = Foreign(GivenTraining(world, conditioner, view), model, denoises, sampler, place)
     chosen = chosen_measure((), what, settings)
     with torch.no_grad():
         return chosen(subject, stream(seed, MEASURING, place)).measurements

@@ -43,7 +43,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Line:
+class StraightLine:
     """Flow matching: the clock is s = sigma / (1 + sigma) times `steps`."""
 
     steps: float = STEPS
@@ -68,7 +68,7 @@ class Line:
         return self.steps * sigma / (1 + sigma)
 
 
-Schedule: TypeAlias = Steps | Line
+Schedule: TypeAlias = Steps | StraightLine
 
 
 def steps_of(alphas_cumprod: Tensor) -> Steps:
@@ -102,7 +102,7 @@ def read(predicts: str | None, schedule: Any) -> tuple[str, Schedule]:
     if predicts not in (None, said):
         raise ValueError(f"{type(schedule).__name__} is for a network of {said}; got {predicts!r}")
     if alphas is None:
-        return said, Line(float(getattr(config, "num_train_timesteps", STEPS)))
+        return said, StraightLine(float(getattr(config, "num_train_timesteps", STEPS)))
     return said, steps_of(alphas)
 
 
@@ -122,7 +122,7 @@ def _plain(predicts: str | None, schedule: Any) -> tuple[str, Schedule]:
             "the schedule of flow matching is the number that its clock runs to (default "
             f"{STEPS:g}), or a scheduler object; got {type(schedule).__name__}"
         )
-    return predicts, Line() if schedule is None else Line(float(schedule))
+    return predicts, StraightLine() if schedule is None else StraightLine(float(schedule))
 
 
 def _of_diffusers(prediction: Any) -> str:

@@ -16,7 +16,7 @@ from recombine.worlds.clevr import MOST, Clevr
 from recombine.worlds.shapes2d import Shapes2D
 
 NOTHING = "nothing I know"
-"""What is said of an image that is not of the reader's world."""
+"""What stands for an image that is not of the reader's world."""
 
 
 @dataclass(frozen=True)
