@@ -10,9 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
-LINES = {"src": 22_500, "tests": 20_000}
+LINES = {"src": 29_900, "tests": 26_000}
 """docs/decisions/004 says why, and what later studies may add."""
-FILES, TREE, RESULTS, ZOO = 450, 55_000_000, 6_000_000, 48_000_000
+FILES, TREE, RESULTS, ZOO = 520, 55_000_000, 6_000_000, 48_000_000
 """Tracked files, and bytes of all of them, of results and of shipped weights (decision 030)."""
 PAGES = [("README.md", 150), ("CONTRIBUTING.md", 60), ("src/recombine/__init__.py", 40)]
 NAME = re.compile(r"^(?:class (\w+)|(\w+): TypeAlias =)", re.MULTILINE)
