@@ -66,14 +66,15 @@ def compare(folder: Path, labels: Path, cells: list[str]) -> None:
         sys.exit(f"blinded: {len(images)} labels are expected; got {len(eye)}")
     read = reader(images)
     names = [*reader.world.shapes, "nothing valid"]
-    shape = torch.where(read.valid, read.concepts[:, 0], len(names) - 1)
-    said = [names[number] for number in shape.tolist()]
-    table = Counter(zip(eye, said, strict=True))
-    print("eye \\ reader".ljust(16), *(name.rjust(14) for name in names))
-    for one in names:
-        print(one.ljust(16), *(str(table[one, other]).rjust(14) for other in names))
-    found = kappa(torch.tensor([names.index(each) for each in eye]), shape)
-    print(f"kappa {found.value:.3f} [{found.low:.3f}, {found.high:.3f}], n = {found.n}")
+    for factor in (1.0, 2.0):
+        shape = torch.where(read.within(factor), read.concepts[:, 0], len(names) - 1)
+        table = Counter(zip(eye, [names[number] for number in shape.tolist()], strict=True))
+        print(f"limits times {factor:g}")
+        print("eye \\ reader".ljust(16), *(name.rjust(14) for name in names))
+        for one in names:
+            print(one.ljust(16), *(str(table[one, other]).rjust(14) for other in names))
+        found = kappa(torch.tensor([names.index(each) for each in eye]), shape)
+        print(f"kappa {found.value:.3f} [{found.low:.3f}, {found.high:.3f}], n = {found.n}")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,12 @@ MODELS = {
     "mar": ("#CC79A7", "MAR"),
     "givt": ("#E69F00", "GIVT"),
 }
-SIZES = {"middle": "1.2 M weights", "small": "0.2 to 0.3 M weights, two cores"}
-USUAL = {"world": "grid", "auxiliary": "none", "position": "random", "volume": "endless"}
+PANELS = {
+    ("middle", "random"): "1.2 M weights, random places",
+    ("small", "random"): "0.2 to 0.3 M weights, random places",
+    ("small", "fixed"): "0.2 to 0.3 M weights, shapes in the middle",
+}
+USUAL = {"world": "grid", "auxiliary": "none", "volume": "endless"}
 _GREY: dict[str, Any] = {"color": "0.55", "linewidth": 1.0, "zorder": 1}
 
 
@@ -37,12 +41,16 @@ def draw(table: pd.DataFrame, arrays: Mapping[str, np.ndarray]) -> Figure:
         return Figure(figsize=(4.6, 3.9))
     for axis, level in USUAL.items():
         table = table[table[axis] == level]
-    sizes = [size for size in SIZES if (table["size"] == size).any()]
-    figure = Figure(figsize=(4.6 * max(len(sizes), 1), 3.9), layout="constrained")
-    panels = figure.subplots(1, max(len(sizes), 1), squeeze=False)[0]
-    for axes, size in zip(panels, sizes, strict=False):
-        _panel(axes, table[table["size"] == size])
-        axes.set_title(SIZES[size], fontsize=9)
+    parts = {
+        title: table[(table["size"] == size) & (table["position"] == position)]
+        for (size, position), title in PANELS.items()
+    }
+    parts = {title: part for title, part in parts.items() if not part.empty}
+    figure = Figure(figsize=(4.6 * max(len(parts), 1), 3.9), layout="constrained")
+    panels = figure.subplots(1, max(len(parts), 1), squeeze=False)[0]
+    for axes, (title, part) in zip(panels, parts.items(), strict=False):
+        _panel(axes, part)
+        axes.set_title(title, fontsize=9)
     panels[0].set_ylabel("accuracy on unseen test compositions", fontsize=9)
     named = {label: line for axes in panels for line, label in zip(*_legend(axes), strict=True)}
     if named:
@@ -71,7 +79,7 @@ def _panel(axes: Axes, table: pd.DataFrame) -> None:
         ("accuracy_chance@test", "chance", (0, (3, 2))),
     ):
         means = _over(table, name).groupby("cover")["value"].mean()
-        axes.plot(means.index, means, linestyle=dashes, label=words, **_GREY)
+        axes.plot(means.index, means, "_", linestyle=dashes, markersize=18, label=words, **_GREY)
     axes.set_xscale("log")
     axes.set_xticks(covers, [str(each) for each in covers])
     axes.minorticks_off()

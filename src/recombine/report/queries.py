@@ -136,6 +136,34 @@ class Numbers:
 
 
 @dataclass(frozen=True)
+class Paired:
+    """A row a measurement of one cell, a column for what bears a `mark` in its name and the rest.
+
+    `rejected_fit@ring` and `rejected@ring` are a row, the former first.
+    """
+
+    of: tuple[str, ...]
+    names: tuple[str, ...]
+    mark: str
+    heads: tuple[str, str]
+
+    def __call__(self, table: pd.DataFrame) -> Shown:
+        """Return the pairs of measurements whose names match."""
+        mine = finals(chosen(table, self.of))
+        groups = {name: group for name, group in mine.groupby("measurement", sort=False)}
+        rows = []
+        for pattern in self.names:
+            for name in (each for each in groups if fnmatchcase(each, pattern)):
+                stem, at, rest = name.partition("@")
+                stem, below, way = stem.partition("_")
+                marked = groups.get(f"{stem}{self.mark}{below}{way}{at}{rest}")
+                if marked is not None:
+                    both = (marked, groups[name])
+                    rows.append((name, *(value(summarised(each)) for each in both)))
+        return Shown(("measurement", *self.heads), tuple(rows))
+
+
+@dataclass(frozen=True)
 class Suffixes:
     """A row for each X of the measurements NAME@X of one cell, a column for each NAME."""
 

@@ -1,7 +1,16 @@
 """The tables of README and docs by name; a page says <!-- table: NAME -->."""
 
 from recombine.report.effects import Contrast, Effects
-from recombine.report.queries import ByCell, Choice, Correlations, Numbers, Papers, Query, Suffixes
+from recombine.report.queries import (
+    ByCell,
+    Choice,
+    Correlations,
+    Numbers,
+    Paired,
+    Papers,
+    Query,
+    Suffixes,
+)
 
 READ = ("exact_count", "precision", "recall")
 NAMED = ("shape_accuracy", "colour_accuracy", "size_accuracy", "material_accuracy")
@@ -25,10 +34,11 @@ CHOICES = {
 
 # The contrasts of decision 031, declared before the first run.
 COVERAGE_AXES = ("model", "auxiliary", "coverage", "world", "position", "volume", "size")
-SIZES = ("small", "middle")
 OF_MODELS = tuple(
-    Contrast("model", high, "maskgit", {"size": (size,), "auxiliary": ("none",)})
-    for size in SIZES
+    Contrast(
+        "model", high, "maskgit", {"size": (size,), "position": (position,), "auxiliary": ("none",)}
+    )
+    for size, position in (("small", "fixed"), ("middle", "random"))
     for high in ("dit", "maskgit_squared")
 )
 FACTORIAL_AXES = ("corruption", "loss", "conditioning", "auxiliary", "decoding")
@@ -50,11 +60,6 @@ OF_FACTORS = (
         for way in ("greedy", "cooler", "expected", "steps18", "steps49")
     ),
 )
-
-
-def by_level(name: str) -> tuple[str, ...]:
-    """Return the names of a measurement at levels 0 to 2."""
-    return tuple(f"{name}@level{level}" for level in range(3))
 
 
 TEMPLATES: dict[str, Query] = {
@@ -98,13 +103,16 @@ TEMPLATES: dict[str, Query] = {
     ),
     "toy": Numbers(("toy:denoising",), ("relative_error*",)),
     "circles": Numbers(("circles:all_seen",)),
-    "readers": ByCell(
-        ("readers:detector", "fidelity:detector", "readers:probe*"),
-        (*READ, *NAMED, *by_level("accuracy"), "accuracy_noisy"),
+    "readers": ByCell(("readers:detector", "fidelity:detector"), (*READ, *NAMED)),
+    "shapes2d_readers": Paired(
+        ("readers:probe",),
+        (*("accuracy", "accuracy_noisy", "accuracy_blurred"), "rejected@*"),
+        mark="_fit",
+        heads=("fit", "probe"),
     ),
     "tokenizers": ByCell(
         ("tokenizers",),
-        ("psnr@level0", "psnr@level1", "psnr@level2", "codes_used", "latent_spread"),
+        ("psnr", "read", "read_least", "read_least_fixed", "codes_used", "latent_spread"),
     ),
     "coverage": ByCell(
         ("coverage",),
@@ -112,7 +120,7 @@ TEMPLATES: dict[str, Query] = {
             *("accuracy@test", "accuracy@seen", "valid@test", "all_right@test"),
             *("accuracy_strict@test", "accuracy_lenient@test", "accuracy_view@test"),
         ),
-        axes=("coverage", "size"),
+        axes=("coverage", "position", "size"),
     ),
     "coverage_levels": ByCell(
         ("coverage",),
