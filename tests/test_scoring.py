@@ -18,7 +18,7 @@ from recombine.scene import Factor, compositions, concept_rows
 from recombine.scoring.labels import prompts, requests_of, table
 from recombine.scoring.matching import ABSENT, ANY, factors_right, fulfilled
 from recombine.scoring.pictures import opened
-from recombine.scoring.reading import ReadObjects
+from recombine.scoring.reading import SeenObjects
 from recombine.scoring.states import Plain
 
 WORLD = Shapes2D()
@@ -67,7 +67,7 @@ def test_groups_are_those_of_the_split_and_levels_those_of_its_test_compositions
     metric = CompositionAccuracy(WORLD, SPLIT)
     there = torch.ones(96, 1, dtype=torch.bool)
     valid = torch.tensor([which not in SPLIT.at(2) for which in every])
-    metric._judge(rows[:, None], ReadObjects(rows[:, None], there, valid))
+    metric._judge(rows[:, None], SeenObjects(rows[:, None], there, valid))
     found = metric.measurements(ceiling=False)
     assert found["accuracy@seen"].n == found["accuracy@level0"].n == 18
     assert found["accuracy@dev"].n == 12

@@ -16,7 +16,7 @@ from recombine.measurement import Measurement
 from recombine.run import Model, Plan, Settings, loaded, machine, planned, together
 from recombine.run.model import MEASURING, chosen_measure, load, stream
 from recombine.run.state import checkpoints
-from recombine.sample.heun import HEUN, Made, Sampler, anew
+from recombine.sample.heun import HEUN, Keep, Made, Sampler, anew
 from recombine.split import Split
 from recombine.study import Cell, Study, study
 from recombine.training import Training
@@ -43,6 +43,7 @@ class Foreign:
     denoises: bool
     sampler: Sampler
     device: torch.device
+    keep: Keep = anew
 
     @property
     def denoiser(self) -> Any:
@@ -150,13 +151,14 @@ def run(
     again goes on where it stopped, and returns at once what is done. Further settings are fields of
     the budget: steps=500.
     """
-    plans = {key: _plan(*each, key, seed, tiny, budget) for key, each in _cells(what, name).items()}
+    cells = _cells(what, name)
+    plans = {key: _plan(*each, key, seed, tiny, budget) for key, each in cells.items()}
     accelerator = machine(torch.device(device))
     found = {}
     for key, plan in plans.items():
         together([plan], accelerator, [Settings(Path(out))])
         path = checkpoints(plan.folder(Path(out)))[0]
-        found[key] = loaded(plan, path, accelerator)
+        found[key] = loaded(plan, path, accelerator, of=cells[key][1])
     return found if isinstance(what, Study) or len(found) > 1 else next(iter(found.values()))
 
 

@@ -127,7 +127,7 @@ TEMPLATES: dict[str, Query] = {
         (
             *("accuracy@level1", "accuracy@level2"),
             *("shape_right@test", "size_right@test", "colour_right@test"),
-            *("place_spread@test", "size_spread@test", "colour_spread@test"),
+            *("size_spread@test", "colour_spread@test"),
         ),
     ),
     **{

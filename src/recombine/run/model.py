@@ -28,7 +28,7 @@ from recombine.run.record import Record, recorded
 from recombine.run.state import checkpoints
 from recombine.run.wanted import at_places, of_factors
 from recombine.sample.heun import Keep, Progress, Sampler, anew, quick, unwatched
-from recombine.study import Cell
+from recombine.study import Cell, Study
 from recombine.training import Training
 from recombine.worlds.clevr import Clevr
 
@@ -237,11 +237,17 @@ def chosen_measure(declared: Sequence[Measure], what: str, settings: Mapping[str
     return replace(chosen, **settings)
 
 
-def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Progress = unwatched) -> Model:
+def loaded(
+    plan: Plan,
+    path: Path,
+    accelerator: Accelerator,
+    watch: Progress = unwatched,
+    of: Study | None = None,
+) -> Model:
     """Return the model that the averaged weights of a checkpoint make."""
     checkpoint = Checkpoint.load(path)
     plan.check(checkpoint.facts, path)
-    cell, record = plan.trained, record_of(plan, checkpoint.facts, path)
+    cell, record = plan.trained, record_of(plan, checkpoint.facts, path, of)
     denoiser = cell.training.untrained(plan.seed, accelerator.device)
     with naming(path):
         unpack_average(checkpoint.tensors, denoiser)
@@ -251,11 +257,11 @@ def loaded(plan: Plan, path: Path, accelerator: Accelerator, watch: Progress = u
     return Model(cell, denoiser, accelerator.device, plan.seed, watch, plain, record)
 
 
-def record_of(plan: Plan, facts: Mapping[str, Any], path: Path) -> Record:
+def record_of(plan: Plan, facts: Mapping[str, Any], path: Path, of: Study | None = None) -> Record:
     """Return what is known of the model of a checkpoint beside its weights."""
     if pretrained.is_pretrained(path):
         return pretrained.described(path.parent)[1]
-    return recorded(plan, facts, path)
+    return recorded(plan, facts, path, of)
 
 
 def plan_of(path: Path) -> Plan:

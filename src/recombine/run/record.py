@@ -9,7 +9,7 @@ from recombine import studies
 from recombine.measurement import Measurement, Number
 from recombine.run.kept import kept
 from recombine.run.plan import Plan
-from recombine.study import Cell
+from recombine.study import Cell, Study
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Record:
             raise ValueError(f"a record has the fields {known}: {error}") from error
 
 
-def recorded(plan: Plan, facts: Mapping[str, Any], path: Path) -> Record:
-    """Return what is known of the model of a checkpoint."""
-    study = studies.load(plan.source)
+def recorded(plan: Plan, facts: Mapping[str, Any], path: Path, of: Study | None = None) -> Record:
+    """Return what is known of the model of a checkpoint; `of` is a study that has no file."""
+    study = of or studies.load(plan.source)
     measured = {name: Measurement(*each) for name, each in facts.get("measured", {}).items()}
     if not measured and facts.get("step") == plan.trained.training.budget.steps:
         done = kept(plan, path.parent)

@@ -21,7 +21,7 @@ from recombine.measurement import Measurement
 from recombine.scene import World, composition_number, compositions
 from recombine.scoring.labels import Labelled, requests_of
 from recombine.scoring.matching import ABSENT, UNNAMED, judged
-from recombine.scoring.reading import ReadObjects, most_objects, read, readable, renders
+from recombine.scoring.reading import SeenObjects, most_objects, read, readable, renders
 from recombine.scoring.states import Accumulated
 from recombine.split import Split
 
@@ -64,7 +64,7 @@ class CompositionAccuracy(Accumulated):
         if len(images):
             self._judge(requests, read(self.world, images))
 
-    def _judge(self, requests: Int[Tensor, "batch object factor"], seen: ReadObjects) -> None:
+    def _judge(self, requests: Int[Tensor, "batch object factor"], seen: SeenObjects) -> None:
         found = judged(requests, seen.concepts, seen.present)
         for name, value in zip(("right", "fulfilled", "counted"), found, strict=True):
             getattr(self, name).append(value)

@@ -20,7 +20,7 @@ NOTHING = "nothing I know"
 
 
 @dataclass(frozen=True)
-class ReadObjects:
+class SeenObjects:
     """The objects in a batch of images, and whether each image is of the world at all."""
 
     concepts: Int[Tensor, "batch object factor"]
@@ -40,21 +40,21 @@ def most_objects(world: World) -> int:
     return MOST if isinstance(world, Clevr) else 1
 
 
-def read(world: Shapes2D | Clevr, images: Float[Tensor, "batch 3 height width"]) -> ReadObjects:
+def read(world: Shapes2D | Clevr, images: Float[Tensor, "batch 3 height width"]) -> SeenObjects:
     """Read images; what is seen in one does not depend on the others."""
     if isinstance(world, Clevr):
         return _detected(images)
     reading = Fit(world)(images)
     present = torch.ones(len(images), 1, dtype=torch.bool, device=images.device)
-    return ReadObjects(reading.concepts[:, None], present, reading.valid)
+    return SeenObjects(reading.concepts[:, None], present, reading.valid)
 
 
-def _detected(images: Float[Tensor, "batch 3 height width"]) -> ReadObjects:
+def _detected(images: Float[Tensor, "batch 3 height width"]) -> SeenObjects:
     """Detect in each image by itself: sums of larger batches may differ in the last digit."""
     reader = zoo.detector(device=images.device)
     found = [reader(image[None]) for image in images]
     known = [each.known for each in found if each.known is not None]
-    return ReadObjects(
+    return SeenObjects(
         torch.cat([each.concepts for each in found]),
         torch.cat([each.present for each in found]),
         torch.cat(known),
