@@ -1,7 +1,7 @@
 """Two verbs for whatever a user brings: measure anything that can be called, run any training."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from recombine.measurement import Measurement
 from recombine.run import Model, Plan, Settings, loaded, machine, planned, together
 from recombine.run.model import MEASURING, chosen_measure, load, stream
 from recombine.run.state import checkpoints
-from recombine.sample.heun import HEUN, Keep, Made, Sampler, anew
+from recombine.sample.heun import HEUN, Keep, Sampler, anew
 from recombine.split import Split
 from recombine.study import Cell, Study, study
 from recombine.training import Training
@@ -75,10 +75,6 @@ class Foreign:
     def watch(self, done: float, total: int) -> None:
         """Show nothing."""
         del done, total
-
-    def keep(self, of: Sequence[Tensor], work: Callable[[], Made]) -> Made:
-        """Keep nothing: do the work."""
-        return anew(of, work)
 
 
 def _no_denoiser(*call: Tensor) -> Tensor:
