@@ -101,7 +101,7 @@ def measure(
     measurement: samples=8.
     """
     settings = settings if split is None else {**settings, "split": split}
-    model = load(model, device) if isinstance(model, str | Path) else model
+    model = load(str(model), device) if isinstance(model, str | Path) else model
     if isinstance(model, Model):
         return model.measure(what, **settings)
     if world is None or conditioner is None:
@@ -143,7 +143,7 @@ def run(
 ) -> "Model | dict[str, Model]":
     """Train, measure and keep in out/NAME; return the model, or those of a study by cell.
 
-    `what` is a training, a cell, a study, or the name of one of ours: "toy:base". The same call
+    `what` is a training, a cell, a study, or the name of one of ours: "toy:denoising". The same call
     again goes on where it stopped, and returns at once what is done. Further settings are fields of
     the budget: steps=500.
     """

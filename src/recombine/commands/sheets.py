@@ -69,7 +69,7 @@ def samples(subject: str, options: Any) -> Float[Tensor, "count 3 height width"]
         model = chosen_model(path, device, options.steps, sampler=options.sampler)
         model = replace(guided(model, options), watch=watch)
         if options.concepts is not None:
-            wanted = named(model, options.concepts)
+            wanted: Any = named(model, options.concepts)
             return model.sample(count=options.count, seed=options.seed, **wanted)
         # Places are read the same way as for one model.
         from recombine.commands.sample import chosen_place
