@@ -101,7 +101,7 @@ def measure(
     measurement: samples=8.
     """
     settings = settings if split is None else {**settings, "split": split}
-    model = load(model, device) if isinstance(model, str | Path) else model
+    model = load(str(model), device) if isinstance(model, str | Path) else model
     if isinstance(model, Model):
         return model.measure(what, **settings)
     if world is None or conditioner is None:

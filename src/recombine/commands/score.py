@@ -46,7 +46,7 @@ class ScoreOptions:
     """Which world's reader reads the images: shapes2d or clevr."""
     split: Annotated[str | None, UNSET] = None
     """Also score seen, dev, test and each level: coverage:18 or coverage:18:3 (compositions seen,
-    and the order), or a cell of a study that measures composition, such as toy:base."""
+    and the order), or a cell of a study that measures composition, such as coverage:dit."""
     json: Json = False
 
 
