@@ -143,9 +143,9 @@ def run(
 ) -> "Model | dict[str, Model]":
     """Train, measure and keep in out/NAME; return the model, or those of a study by cell.
 
-    `what` is a training, a cell, a study, or the name of one of ours: "toy:denoising". The same call
-    again goes on where it stopped, and returns at once what is done. Further settings are fields of
-    the budget: steps=500.
+    `what` is a training, a cell, a study, or the name of one of ours: "toy:denoising". The same
+    call again goes on where it stopped, and returns at once what is done. Further settings are
+    fields of the budget: steps=500.
     """
     cells = _cells(what, name)
     plans = {key: _plan(*each, key, seed, tiny, budget) for key, each in cells.items()}
