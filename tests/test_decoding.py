@@ -12,6 +12,7 @@ from recombine.models.heads import GaussianMixture
 from recombine.models.masked import Predicted
 from recombine.sample.heun import Sampler
 from recombine.sample.unmask import Unmask, unmasking
+from recombine.spelling import spelled
 
 ANY_ORDER = 1e9
 """So much noise that confidence has no say."""
@@ -22,7 +23,7 @@ STEPS = [
     Unmask(steps=18, noise=ANY_ORDER),
     Unmask(steps=49, even=True),
 ]
-each_schedule = pytest.mark.parametrize("sampler", STEPS, ids=str)
+each_schedule = pytest.mark.parametrize("sampler", STEPS, ids=spelled)
 
 
 class Independent:

@@ -13,6 +13,7 @@ from recombine.models.gaussian import GaussianLaw
 from recombine.objectives.diffusion import Dropout
 from recombine.sample.guidance import Guidance
 from recombine.sample.heun import HEUN, Sampler
+from recombine.spelling import spelled
 
 CONDITION = torch.linspace(-2, 2, 12, dtype=torch.float64)
 X, SIGMA = CONDITION.outer(CONDITION[:3]).reshape(-1, 1, 3), torch.linspace(0.1, 9, 12).double()
@@ -37,7 +38,7 @@ def drawn(denoiser: Denoiser, sampler: Sampler) -> Tensor:
     return draw.seeded(CONDITION, torch.arange(12) * 1_000_003)
 
 
-@pytest.mark.parametrize("sampler", [HEUN, Sampler(9)], ids=str)
+@pytest.mark.parametrize("sampler", [HEUN, Sampler(9)], ids=spelled)
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0, 3.0])
 def test_guided_samples_are_those_of_the_gaussian_whose_mean_is_pushed(weight, sampler):
     def pushed(condition: Tensor) -> Tensor:
