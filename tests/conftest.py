@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,18 +52,27 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def here() -> list[str]:
+    """Return the files below the current folder, without those that tools make meanwhile."""
+    found = []
+    for folder, inside, files in os.walk("."):
+        inside[:] = [each for each in inside if each != "__pycache__" and each[0] != "."]
+        found += [os.path.join(folder, each) for each in files]
+    return sorted(found)
+
+
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run a command that must be refused: exit code 2, one line on standard error, no files."""
 
     def run(*words: str) -> str:
-        before = sorted(Path.cwd().rglob("*"))
+        before = here()
         assert command_line.main(words) == 2
         output = capsys.readouterr()
         assert output.out == ""
         assert output.err.startswith("recombine: ")
         assert output.err.count("\n") == 1
-        assert sorted(Path.cwd().rglob("*")) == before
+        assert here() == before
         return output.err.removeprefix("recombine: ").strip()
 
     return run

@@ -13,7 +13,7 @@ def test_list_shows_worlds_studies_and_weights(capsys: pytest.CaptureFixture[str
     assert main(["list"]) == 0
     shown = capsys.readouterr().out
     assert "28 px" in shown
-    assert "shape (circle, triangle)" in shown
+    assert "shape (circle, triangle, square, cross)" in shown
     assert "zoo:grid_all" in shown
     assert "recombine run length:grid_all --seed 0" in " ".join(shown.split())
 

@@ -15,7 +15,7 @@ LOSSES = {
     "toy:denoising": 1.6946598291397095,
     "circles:all_seen": 1.3946058750152588,
     "concept_space:0.137": 1.1113296747207642,
-    "readers:probe": 0.6812723278999329,
+    "readers:probe": 1.3193928003311157,
     "tokenizers:vq": 0.5812328457832336,
     "tokenizers:kl": 0.7489320039749146,
     "coverage:dit_kl": 1.4194269180297852,

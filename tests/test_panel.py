@@ -94,7 +94,7 @@ def test_the_section_stands_between_the_counts_and_the_full_study(
 ):
     for name in ("counts", "study", "worlds"):
         monkeypatch.setattr(demo, name, lambda *_, name=name: Section(name))
-    unseen = Section("unseen")
+    unseen = [Section("unseen")]
     text = demo.whole_page([visit(0, 0.75)], unseen, demo.DemoOptions(), torch.device("cpu"))
     why = "<h2>Why: what a place depends on</h2>"
     titles = ["<h2>counts</h2>", why, "<h2>study</h2>", "<h2>unseen</h2>"]

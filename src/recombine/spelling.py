@@ -53,6 +53,6 @@ def brief(value: Any) -> str:
         given = getattr(value, each.name)
         if not each.repr or (given == each.default and each.name != "size"):
             continue
-        long = isinstance(given, tuple) and len(given) > 2
+        long = isinstance(given, tuple) and len(given) > 6
         parts.append(f"{each.name}={f'{len(given)} of them' if long else repr(given)}")
     return f"{type(value).__name__}({', '.join(parts)})"

@@ -8,7 +8,7 @@ import torch
 
 from recombine import zoo
 from recombine.commands import choice
-from recombine.commands.combinations import combinations
+from recombine.commands.combinations import SHOWN, combinations
 from recombine.commands.console import image_progress, print_json, say, show_table, tell_time
 from recombine.commands.grammar import UNSET, Device, Json, SamplerName
 from recombine.commands.index import listed_world
@@ -90,7 +90,8 @@ def run(options: DemoOptions) -> None:
     with torch.inference_mode():
         visits = tour(options, device)
         picture = png(figure(visits))
-        unseen = combinations(options.seed, device)
+        there = set(SHOWN) <= set(zoo.names())
+        unseen = [combinations(options.seed, device)] if there else []
         text = whole_page(visits, unseen, options, device)
     options.out.mkdir(parents=True, exist_ok=True)
     write_bytes(options.out / "figure.png", picture)
@@ -120,7 +121,7 @@ def tour(options: DemoOptions, device: torch.device) -> list[Visit]:
 
 
 def whole_page(
-    visits: list[Visit], unseen: Section, options: DemoOptions, device: torch.device
+    visits: list[Visit], unseen: list[Section], options: DemoOptions, device: torch.device
 ) -> str:
     """Return the page: the images, the counts, why, the full study, and how to go on."""
     sections = [
@@ -128,7 +129,7 @@ def whole_page(
         counts(visits, options, device),
         *dependence(visits),
         study(visits),
-        unseen,
+        *unseen,
         TRY_IT,
         worlds(options.seed, device),
     ]
