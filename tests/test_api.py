@@ -45,7 +45,7 @@ def test_factors_that_are_not_named_stay_null_or_are_needed():
     condition = of_factors(OPEN, {"size": "small"})[0]
     assert condition[0].tolist() == condition[2].tolist() == [0, 0, 0]
     assert condition[1].tolist() == [0, 1, 1]
-    with pytest.raises(ValueError, match="to leave factors open; shape, colour is missing"):
+    with pytest.raises(ValueError, match="to leave factors open; missing: shape, colour"):
         of_factors(LABELS, {"size": "small"})
     with pytest.raises(
         ValueError, match="'sise' is not one of shape, size, colour; did you mean size"

@@ -214,7 +214,8 @@ def announce(plan: Plan, kept: Kept, out: Path) -> None:
     # Tiny runs measure too little for some numbers.
     shown = [name for name in study.headline if name in kept.measurements]
     answers = "; ".join(f"{name} {quoted(kept.measurements[name])}" for name in shown)
-    say(f"{plan.name} seed {plan.seed}: {answers}")
+    tiny = " (tiny: it shows that it runs, and is no result)" * plan.tiny
+    say(f"{plan.name} seed {plan.seed}{tiny}: {answers}")
     if study.note:
         say(f"  note: {study.note}")
     say(f"  {duration(kept.seconds)} on {kept.device}; {plan.folder(out)}")

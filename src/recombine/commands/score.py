@@ -75,17 +75,20 @@ def chosen_files(
     """Return the labelled images, and the objects each should show; all of them are there."""
     if not options.folder.is_dir():
         raise ValueError(f"{options.folder} is not a folder of images")
-    if not options.labels.is_file():
-        raise ValueError(f"{options.labels} is not there; expected a table or prompts")
-    read = prompts if options.labels.suffix in PROMPTS else table
-    labelled = read(options.labels, world.factors)
+    labels = options.labels
+    if not labels.is_file() and (options.folder / labels).is_file():
+        labels = options.folder / labels
+    if not labels.is_file():
+        raise ValueError(f"{labels} is not there, nor in {options.folder}; expected a table")
+    read = prompts if labels.suffix in PROMPTS else table
+    labelled = read(labels, world.factors)
     root = options.folder.resolve()
     for name in labelled:
         path = options.folder / name
         if not path.resolve().is_relative_to(root):
-            raise ValueError(f"{options.labels}: {name} lies outside {options.folder}")
+            raise ValueError(f"{labels}: {name} lies outside {options.folder}")
         if not path.is_file():
-            raise ValueError(f"{path} is not there; {options.labels} labels it")
+            raise ValueError(f"{path} is not there; {labels} labels it")
     return [options.folder / name for name in labelled], list(labelled.values())
 
 
@@ -111,7 +114,9 @@ def announce(
         print_json(str(options.folder), measured, unknown=list(unknown))
         return
     for name, each in measured.items():
-        print(f"{name} {quoted(each)}")
+        # Single compositions are many, and of few images each: --json has them.
+        if "-" not in name:
+            print(f"{name} {quoted(each)}")
     few = ", ".join(unknown[:3]) + (", ..." if len(unknown) > 3 else "")
     if unknown:
         images = "1 image shows" if len(unknown) == 1 else f"{len(unknown)} images show"

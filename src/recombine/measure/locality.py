@@ -127,18 +127,25 @@ class LevelInfluence:
 def locality(
     denoiser: Denoiser,
     x: Float[Tensor, "batch channel height width"],
-    sigma: Float[Tensor, " batch"] | Float[Tensor, ""] | float,
-    condition: Shaped[Tensor, " batch *condition"],
+    sigma: Float[Tensor, " levels"] | Float[Tensor, ""] | float,
+    condition: Shaped[Tensor, " rows *condition"] | None = None,
     ablations: Ablations | None = None,
     gauge: Gauge = USUAL,
 ) -> Findings:
     """Measure how local a denoiser is at every noise level among sigma.
 
-    The x are noisy images, as many of each level; a number is the level of all. Without `ablations`
-    only pixel locality is measured.
+    The x are noisy images (image plus sigma times noise), as many of each level; a number is the
+    level of all. The condition has a row for each image; without one a network is given zeros.
+    Without `ablations` only pixel locality is measured.
     """
     sigma = torch.as_tensor(sigma, dtype=x.dtype, device=x.device)
     sigma = sigma.expand(len(x)) if sigma.dim() == 0 else sigma
+    condition = x.new_zeros(len(x), 1) if condition is None else condition
+    if not len(x) == len(sigma) == len(condition):
+        raise ValueError(
+            "x, sigma and condition are of as many images; "
+            f"got {len(x)}, {len(sigma)} and {len(condition)}"
+        )
     if ablations is not None and len(ablations.place) != len(x):
         raise ValueError(f"x holds {len(x)} images; places are of {len(ablations.place)}")
     found: dict[float, LevelInfluence] = {}

@@ -62,6 +62,11 @@ class Wrapped(nn.Module):
         if not isinstance(answer, torch.Tensor):
             kind = type(answer).__name__
             raise ValueError(f"a network answers with a tensor, or has it as .sample; got {kind}")
+        if seen.requires_grad and torch.is_grad_enabled() and not answer.requires_grad:
+            raise ValueError(
+                "the network's answer has no gradient to x: is it made under torch.no_grad, or "
+                "detached?"
+            )
         return answer
 
     def _denoised(self, answer: Images, x: Images, seen: Images, sigma: Levels) -> Images:

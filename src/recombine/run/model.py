@@ -234,7 +234,10 @@ def chosen_measure(declared: Sequence[Measure], what: str, settings: Mapping[str
             raise ValueError(
                 f"{what} has no {name} to set (it has {', '.join(names)}); got {value}"
             )
-    return replace(chosen, **settings)
+    # Fewer samples can keep no more.
+    samples, kept = settings.get("samples"), getattr(chosen, "kept", 0)
+    fewer = {} if samples is None or "kept" in settings or kept <= samples else {"kept": samples}
+    return replace(chosen, **settings, **fewer)
 
 
 def loaded(
@@ -291,6 +294,8 @@ def chosen_checkpoint(subject: str, seed: int = 0, out: Path = Path("runs")) -> 
         raise ValueError(
             f"{place} is not there; expected zoo:NAME, STUDY:CELL, a run's folder or a file"
         )
+    if not place.is_dir() and subject in zoo.names() and subject not in studies.names():
+        raise ValueError(f"{subject!r} is no study and no folder; did you mean zoo:{subject}?")
     if not place.is_dir():
         study, key = studies.chosen(subject)[0]
         place = planned(study, studies.load(study), key, seed).folder(out)

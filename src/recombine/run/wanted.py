@@ -42,7 +42,7 @@ def of_factors(training: Training, wanted: Mapping[str, str]) -> Tensor:
     nulls = isinstance(conditioner, FactorDropout) and conditioner.share and not conditioner.as_zero
     if missing and not (nulls and isinstance(conditioner.encode, Labels)):
         raise ValueError(
-            f"this model has not learned to leave factors open; {', '.join(missing)} is missing"
+            f"this model has not learned to leave factors open; missing: {', '.join(missing)}"
         )
     which = tuple(
         each.concepts[each.index(wanted.get(each.name, each.concepts[0]))] for each in factors
