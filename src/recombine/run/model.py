@@ -63,12 +63,13 @@ class Model(ModelHubMixin, library_name="recombine", license="apache-2.0"):
     def quick(self) -> "Model":
         """The same model with the sampler for a CPU: few steps, in bf16 where that is faster.
 
-        Its answers were compared for models of Clevr that draw pixels; others stay as they are.
+        Its answers are the declared sampler's for models of Clevr without guidance. With guidance
+        they are not (docs/speed.md), and elsewhere they were not compared: these stay as they are.
         """
         sampler = self.cell.sampler
         if self.device.type != "cpu" or not isinstance(self.training.world, Clevr):
             return self
-        if not isinstance(sampler, Sampler):
+        if not isinstance(sampler, Sampler) or sampler.guidance is not None:
             return self
         cell = replace(self.cell, sampler=quick(sampler))
         return replace(self, cell=cell, denoiser=shortened(self.denoiser), plain=self.precise)
