@@ -136,7 +136,8 @@ def test_what_a_changed_file_measures_is_measured_anew_but_not_trained_anew(
         assert main(["run", CELL, "--tiny", "--device", "cpu", "--steps", "4"]) == 0
         output = capsys.readouterr().err
         assert output.startswith("my_toy.py has changed since this run began\n")
-        assert f"{CELL} seed 0: seven 8" in output
+        assert f"{CELL} seed 0 (tiny: " in output
+        assert ": seven 8" in output
     assert [each.stat().st_mtime_ns for each in state.checkpoints(trained)] == before
 
 
